@@ -1,0 +1,123 @@
+"""Everything that the handlers raise.
+
+WatchwordError
+├── Refused               the machine may not join; the reason is for the security team alone
+├── InvalidInput          the request is not usable; counted, answered INVALID_INPUT, not a refusal
+├── Unsupported           the request asks for what this deployment does not have
+├── SealBroken            an HPKE or state ciphertext does not open
+├── SignatureBroken       a JWS or certificate signature does not hold
+├── AttestorBroken        an attestor broke its contract, raised, or took too long: never an admission
+├── Unavailable           something outside is away; try again
+│   ├── StoreUnavailable
+│   └── SignerUnavailable
+├── StoreRejected         PostgreSQL refused the statement for its data or its shape: our own bug
+└── OperatorError         told to an operator in full
+    ├── ConfigRefused     the configuration is not usable; all problems at once
+    ├── BadArgument       exit 2
+    ├── NotFound          exit 3
+    ├── Conflict          somebody else was first, or it is in use; exit 4
+    └── Denied            exit 5
+"""
+
+import inspect
+from collections.abc import Sequence
+
+from watchword.schemas.ids import AttestorId, TenantId
+
+
+class WatchwordError(Exception):
+    """Something went wrong."""
+
+    def __init__(self, message: str | None = None) -> None:
+        """Use the class's docstring where no better message is known."""
+        super().__init__(message or inspect.getdoc(self))
+
+
+class Refused(WatchwordError):
+    """The machine may not join.
+
+    `attestor` and `reason` make the refusal `<attestor>:<reason>`; `tenant_id` is set only if the
+    evidence authenticated that tenant.
+    """
+
+    def __init__(self, attestor: AttestorId, reason: str, *, tenant_id: TenantId | None = None) -> None:
+        """Name who refuses, and why."""
+        super().__init__(f"{attestor}:{reason}")
+        self.attestor = attestor
+        self.reason = reason
+        self.tenant_id = tenant_id
+
+
+class InvalidInput(WatchwordError):
+    """The request is not usable. `reason` is one of the core's, such as `csr-malformed`."""
+
+    def __init__(self, reason: str) -> None:
+        """Name the reason."""
+        super().__init__(f"join:{reason}")
+        self.reason = reason
+
+
+class Unsupported(WatchwordError):
+    """This deployment does not have what the request asks for. `reason` is one of the core's."""
+
+    def __init__(self, reason: str) -> None:
+        """Name the reason."""
+        super().__init__(f"join:{reason}")
+        self.reason = reason
+
+
+class SealBroken(WatchwordError):
+    """The sealed bytes do not open."""
+
+
+class SignatureBroken(WatchwordError):
+    """The signature does not hold."""
+
+
+class AttestorBroken(WatchwordError):
+    """The attestor did not keep its contract."""
+
+
+class Unavailable(WatchwordError):
+    """A service that is needed is away."""
+
+
+class StoreUnavailable(Unavailable):
+    """PostgreSQL is away, or ended the connection; whether a commit happened is unknown."""
+
+
+class SignerUnavailable(Unavailable):
+    """The signer does not answer."""
+
+
+class StoreRejected(WatchwordError):
+    """PostgreSQL refused a statement (SQLSTATE class 21, 22, 23 or 42)."""
+
+
+class OperatorError(WatchwordError):
+    """The command cannot be carried out."""
+
+
+class ConfigRefused(OperatorError):
+    """The configuration is not usable."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        """Report every problem at once."""
+        super().__init__("; ".join(problems))
+        self.problems = list(problems)
+
+
+class BadArgument(OperatorError):
+    """An argument is not usable."""
+
+
+class NotFound(OperatorError):
+    """There is no such thing."""
+
+
+class Conflict(OperatorError):
+    """Somebody else was first, or it is in use."""
+
+
+class Denied(OperatorError):
+    """The operator's role does not allow it."""

@@ -1,0 +1,1 @@
+"""What is written down: every shape that leaves a process. No I/O and no decisions."""

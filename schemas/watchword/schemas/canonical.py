@@ -1,0 +1,107 @@
+"""The exact bytes of JSON that machines send, and strict base64.
+
+JSON that machines send is canonical (RFC 8785), so that one content has one digest. The wire
+uses only objects, strings, integers below 2**53 and null, and for these the encoder of the
+standard library with sorted keys, no white space and no ASCII escapes is RFC 8785's (a test
+holds it against the `rfc8785` package). Keys are ASCII, so sorting by code point and by UTF-16
+unit agree.
+"""
+
+import base64
+import binascii
+import json
+from typing import Any
+
+from watchword.schemas.errors import NotCanonical
+
+_encode = json.JSONEncoder(
+    ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False
+).encode
+
+
+def canonical(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
+    """Return the RFC 8785 bytes of a JSON value made of objects, lists, strings, integers, booleans and null.
+
+    Raises:
+        NotCanonical: the value holds a lone surrogate or a number that JSON cannot carry.
+    """
+    try:
+        return _encode(value).encode()
+    except (UnicodeEncodeError, ValueError, TypeError, RecursionError) as error:
+        raise NotCanonical(type(error).__name__) from error
+
+
+def parse_canonical(data: bytes) -> dict[str, Any]:
+    """Return the object that `data` canonically encodes.
+
+    Duplicate keys, white space, other escapes and a byte order mark all make other bytes when
+    the parsed value is encoded again, so one comparison finds every one of them.
+
+    Raises:
+        NotCanonical: the bytes are no JSON object, or not the canonical form of one.
+    """
+    try:
+        value = json.loads(data.decode())
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise NotCanonical(type(error).__name__) from error
+    if not isinstance(value, dict):
+        message = "not an object"
+        raise NotCanonical(message)
+    if canonical(value) != data:
+        message = "not the canonical form"
+        raise NotCanonical(message)
+    return value
+
+
+def b64(data: bytes) -> str:
+    """Return standard base64 with padding (RFC 4648, section 4)."""
+    return base64.b64encode(data).decode()
+
+
+def unb64(text: str) -> bytes:
+    """Return the bytes of standard base64; only the one canonical spelling is taken.
+
+    Raises:
+        NotCanonical: alphabet, padding or trailing bits are off (`b64decode` alone skips junk).
+    """
+    try:
+        data = binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
+    except (binascii.Error, ValueError) as error:
+        message = "not base64"
+        raise NotCanonical(message) from error
+    if base64.b64encode(data).decode() != text:
+        message = "not the canonical base64"
+        raise NotCanonical(message)
+    return data
+
+
+def b64url(data: bytes) -> bytes:
+    """Return base64url without padding (RFC 7515, section 2)."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=")
+
+
+def length_prefixed(*parts: bytes) -> bytes:
+    """Return the parts, each behind its length as four bytes, big endian."""
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
+
+def read_length_prefixed(data: bytes, count: int) -> tuple[bytes, ...]:
+    """Return exactly `count` parts that `length_prefixed` joined.
+
+    Raises:
+        NotCanonical: a length goes beyond the data, or bytes are left over.
+    """
+    parts: list[bytes] = []
+    at = 0
+    for _ in range(count):
+        start = at + 4
+        end = start + int.from_bytes(data[at:start], "big")
+        if start > len(data) or end > len(data):
+            message = "a length goes beyond the data"
+            raise NotCanonical(message)
+        parts.append(data[start:end])
+        at = end
+    if at != len(data):
+        message = "bytes are left over"
+        raise NotCanonical(message)
+    return tuple(parts)

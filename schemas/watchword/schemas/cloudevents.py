@@ -1,0 +1,39 @@
+"""CloudEvents 1.0 in binary mode on Kafka: the record's headers.
+
+https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-protocol-binding.md
+"""
+
+from dataclasses import dataclass
+
+SPEC_VERSION = "1.0"
+CONTENT_TYPE = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """The context attributes of one event. `time` is when it happened, RFC 3339."""
+
+    id: str
+    type: str
+    source: str
+    time: str
+    subject: str
+    tenant_id: str
+    traceparent: str | None = None
+
+
+def headers(attributes: Attributes) -> dict[str, str]:
+    """Return the record's headers: names and values are ASCII, none is empty of meaning."""
+    found = {
+        "ce_specversion": SPEC_VERSION,
+        "ce_id": attributes.id,
+        "ce_type": attributes.type,
+        "ce_source": attributes.source,
+        "ce_time": attributes.time,
+        "ce_subject": attributes.subject,
+        "ce_tenantid": attributes.tenant_id,
+        "content-type": CONTENT_TYPE,
+    }
+    if attributes.traceparent is not None:
+        found["traceparent"] = attributes.traceparent
+    return found

@@ -1,0 +1,110 @@
+"""What happened, as other systems read it: the values on `node.events` and `security.join.refused`.
+
+Records outlive the code that wrote them. Therefore:
+  1. a released field is never removed, renamed or given another meaning;
+  2. a new field has a default, and is the last one;
+  3. anything else is a new type, or a new `schemaVersion`;
+  4. readers tolerate unknown fields in events (a newer release may run beside this one).
+`id`, `type` and `time` repeat the CloudEvents headers, because many SIEM pipelines drop those.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from watchword.schemas.ids import Role
+from watchword.schemas.responses import Instant, Sha256Hex
+
+
+class Event(BaseModel):
+    """The part that all events share."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True
+    )
+
+    schema_version: Literal[1] = 1
+    id: str
+    type: str
+    time: Instant
+    tenant: str
+
+
+class NodeJoined(Event):
+    """A machine became a node, or a node was re-keyed (`reclaimed`)."""
+
+    type: Literal["node.joined"] = "node.joined"
+    node_id: str
+    role: Role
+    pool: str
+    site: str | None
+    attestor: str
+    node_key: str
+    """The proven `urn:bc:tpm-ak:…`, else `unattested`."""
+    token_id: str | None
+    csr_sha256: Sha256Hex
+    certificate_serial: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    not_before: Instant
+    not_after: Instant
+    allowed_kinds: tuple[str, ...] | None
+    reclaimed: bool
+    request_id: str
+
+
+class JoinRefused(Event):
+    """A machine was refused (`security.join.refused`) or not understood (`security.join.invalid`).
+
+    No evidence; text from the machine is hashed, or bounded in a field that begins with `claimed`.
+    """
+
+    type: Literal["security.join.refused", "security.join.invalid"] = "security.join.refused"
+    attestor: str
+    reason: str
+    refusal: str
+    """`<attestor>:<reason>`."""
+    code: str
+    severity: Literal["low", "medium", "high"]
+    role: str | None
+    csr_sha256: Sha256Hex | None
+    claimed_hardware_key_sha256: Sha256Hex | None
+    request_id: str | None
+    request_sha256: Sha256Hex
+    topic: str
+    partition: int
+    offset: int
+    worker: str
+
+
+class RefusalWindow(Event):
+    """What one bucket recorded, published and held back in one period; all counts are exact."""
+
+    type: Literal["security.join.refused.window"] = "security.join.refused.window"
+    attestor: str
+    reason: str
+    refusal: str
+    period_start: Instant
+    period_end: Instant
+    phase: Literal["start", "running", "end"]
+    recorded: int
+    published: int
+    suppressed: int
+    distinct_csrs: int
+    distinct_claimed_hardware_keys: int
+    first_time: Instant | None
+    last_time: Instant | None
+    limit: int
+    """How many details the bucket publishes in `limit_seconds`, at the most."""
+    limit_seconds: int
+    request_ids: tuple[str, ...]
+
+
+class Recorded(Event):
+    """A change that an operator made: `token.created`, `token.revoked`, `tenant.created` and the like.
+
+    It stands in the journal and is published only where its topic says so; `detail` never holds a secret.
+    """
+
+    detail: dict[str, object]
+    who: str
+    why: str

@@ -1,0 +1,155 @@
+"""Why a machine was refused or not understood: a closed list, because it goes on the wire.
+
+A reason is `<attestor>:<reason>` in kebab-case. Each has a stable code that is never reused; a
+retired name stays reserved. The core's own are under `join`; every attestor also has the
+`STANDARD` ones; the rest an attestor declares itself.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["low", "medium", "high"]
+
+REASON = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
+
+OTHER = "other"
+"""What a reason folds into that its attestor did not declare, so that nobody makes unbounded series."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason: its name after the colon, a stable code, how bad it is, and a sentence."""
+
+    name: str
+    code: str
+    severity: Severity
+    sentence: str
+    attack: bool = False
+    """Whether it hints at an attack rather than at a mistake."""
+
+
+JOIN_REFUSALS: tuple[Reason, ...] = (
+    Reason(
+        "unseal",
+        "WJ0001",
+        "high",
+        "The evidence is sealed to an unknown key, or was moved to another request.",
+        attack=True,
+    ),
+    Reason(
+        "role-not-listed", "WJ0002", "medium", "The attestor does not admit machines of this role."
+    ),
+    Reason(
+        "csr-reused",
+        "WJ0003",
+        "high",
+        "The CSR was admitted before, and that admission no longer stands.",
+        attack=True,
+    ),
+    Reason(
+        "key-in-use",
+        "WJ0004",
+        "high",
+        "The public key is on another node's certificate.",
+        attack=True,
+    ),
+    Reason(
+        "node-key-statement",
+        "WJ0005",
+        "medium",
+        "The key statement cannot be proved again at renewal.",
+    ),
+    Reason(
+        "banned", "WJ0006", "high", "A subject that the evidence proves is banned.", attack=True
+    ),
+    Reason(
+        "already-enrolled",
+        "WJ0007",
+        "medium",
+        "The proven hardware is enrolled, and nothing allows a reclaim.",
+    ),
+    Reason(
+        "no-downgrade",
+        "WJ0008",
+        "high",
+        "The node has a stronger proof than the one shown.",
+        attack=True,
+    ),
+    Reason(
+        "not-allowed",
+        "WJ0009",
+        "medium",
+        "The configuration does not let this attestor return that tenant, pool, site, role or kind.",
+    ),
+    Reason(
+        "expect-mismatch", "WJ0010", "medium", "The claims are not the ones that the token expects."
+    ),
+)
+
+JOIN_INVALID: tuple[Reason, ...] = (
+    Reason("undecodable", "WJ0100", "low", "The bytes are not the canonical JSON of a request."),
+    Reason("csr-malformed", "WJ0101", "low", "The CSR cannot be parsed, or is too large."),
+    Reason("csr-signature", "WJ0102", "medium", "The CSR is not signed by its own key."),
+    Reason("weak-key", "WJ0103", "low", "The key's kind or size is not accepted."),
+    Reason("unknown-attestor", "WJ0104", "low", "No attestor of that id is installed."),
+    Reason("unsupported-kind", "WJ0105", "low", "Requests of that kind are not served."),
+    Reason(
+        "poison",
+        "WJ0106",
+        "medium",
+        "The record cannot be parsed by the Kafka client and was passed over.",
+    ),
+)
+
+STANDARD: tuple[Reason, ...] = (
+    Reason(
+        "not-its-node",
+        "WJ0200",
+        "high",
+        "The evidence does not prove that the node is this machine's.",
+        attack=True,
+    ),
+    Reason(
+        "bound-elsewhere",
+        "WJ0201",
+        "high",
+        "The proven subject is bound to another node.",
+        attack=True,
+    ),
+    Reason(
+        "replayed",
+        "WJ0202",
+        "high",
+        "Something that may be used once was used before.",
+        attack=True,
+    ),
+    Reason(
+        OTHER,
+        "WJ0203",
+        "medium",
+        "A reason that the attestor did not declare; its text is in the worker's log.",
+    ),
+)
+
+JOIN_TOKEN: tuple[Reason, ...] = (
+    Reason("malformed", "WJ0300", "low", "The evidence is no join token."),
+    Reason("unknown-token", "WJ0301", "medium", "There is no token of that id.", attack=True),
+    Reason(
+        "bad-secret", "WJ0302", "high", "The token's id exists, its secret is wrong.", attack=True
+    ),
+    Reason("used-up", "WJ0303", "medium", "The token has no uses left."),
+    Reason("expired", "WJ0304", "low", "The token has expired."),
+    Reason("revoked", "WJ0305", "medium", "The token was revoked."),
+    Reason("wrong-role", "WJ0306", "medium", "The token is for machines of another role."),
+)
+
+
+def _named(reasons: tuple[Reason, ...]) -> dict[str, Reason]:
+    return {reason.name: reason for reason in reasons}
+
+
+CORE: dict[str, Reason] = _named(JOIN_REFUSALS + JOIN_INVALID)
+"""The reasons under `join`, by name."""
+
+STANDARD_BY_NAME: dict[str, Reason] = _named(STANDARD)

@@ -1,0 +1,14 @@
+"""Times as they are written: RFC 3339, UTC, milliseconds."""
+
+from datetime import UTC, datetime
+
+
+def rfc3339(at: datetime) -> str:
+    """Return an aware time as `2026-01-02T03:04:05.678Z`; digits below a millisecond are cut."""
+    at = at.astimezone(UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
+
+
+def parse_rfc3339(text: str) -> datetime:
+    """Return the aware time that `rfc3339` wrote; raises `ValueError` for any other form."""
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)

@@ -1,0 +1,99 @@
+"""The topics as data: what `watchword topics apply` creates. None is ever created by itself."""
+
+from dataclasses import dataclass, field
+
+from watchword.schemas.requests import MAX_REQUEST_BYTES
+
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+
+JOIN_REQUESTS = "join.requests"
+JOIN_RESPONSES = "join.responses"
+NODE_EVENTS = "node.events"
+JOIN_REFUSED = "security.join.refused"
+JOIN_REFUSED_OCSF = "security.join.refused.ocsf"
+TRUST_BUNDLE = "trust.bundle"
+JOIN_REQUESTS_DLQ = "join.requests.dlq"
+
+REQUEST_RETENTION_MS = _DAY_MS
+"""Inbox rows and decryption keys outlive this."""
+
+EVENT_MAX_BYTES = 64 * 1024
+"""The greatest published event with its key and headers; the journal's CHECK holds to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic. `configs` are the broker's own names; `key` and `value` say what stands in it."""
+
+    name: str
+    partitions: int
+    key: str
+    value: str
+    configs: dict[str, str] = field(default_factory=dict[str, str])
+
+
+TOPICS: tuple[Topic, ...] = (
+    Topic(
+        JOIN_REQUESTS,
+        24,
+        "SHA-256 of the CSR (checked, trusted for nothing)",
+        "JoinRequest, canonical JSON",
+        {
+            "retention.ms": str(REQUEST_RETENTION_MS),
+            "message.timestamp.type": "LogAppendTime",
+            # The request, its key and headers, and the batch around them.
+            "max.message.bytes": str(MAX_REQUEST_BYTES + 4096),
+        },
+    ),
+    Topic(
+        JOIN_RESPONSES,
+        24,
+        "SHA-256 of the CSR",
+        "JoinResponse, signed (JWS)",
+        {"retention.ms": str(_HOUR_MS), "max.message.bytes": str(MAX_REQUEST_BYTES + 4096)},
+    ),
+    Topic(
+        NODE_EVENTS,
+        12,
+        "node id",
+        "node.joined and what follows in a node's life",
+        {"retention.ms": str(90 * _DAY_MS), "max.message.bytes": str(EVENT_MAX_BYTES * 2)},
+    ),
+    Topic(
+        JOIN_REFUSED,
+        12,
+        "SHA-256 of tenant, attestor and reason",
+        "security.join.refused, security.join.invalid, security.join.refused.window",
+        {"retention.ms": str(30 * _DAY_MS), "max.message.bytes": str(EVENT_MAX_BYTES * 2)},
+    ),
+    Topic(
+        JOIN_REFUSED_OCSF,
+        12,
+        "SHA-256 of tenant, attestor and reason",
+        "the same as OCSF 1.5, class 3004",
+        {"retention.ms": str(30 * _DAY_MS), "max.message.bytes": str(EVENT_MAX_BYTES * 2)},
+    ),
+    Topic(
+        TRUST_BUNDLE,
+        1,
+        "kind",
+        "signed key set, CA bundle, CRL",
+        {"cleanup.policy": "compact", "max.message.bytes": str(1024 * 1024)},
+    ),
+    Topic(
+        JOIN_REQUESTS_DLQ,
+        3,
+        "as received",
+        "bytes as received; reason and coordinates in headers",
+        {
+            "retention.ms": str(14 * _DAY_MS),
+            "retention.bytes": str(256 * 1024 * 1024),
+            "max.message.bytes": str(MAX_REQUEST_BYTES * 4),
+        },
+    ),
+)
+
+KEY_SET_KEY = b"key-set"
+TRUST_BUNDLE_KEY = b"trust-bundle"
+CRL_KEY = b"crl"
