@@ -40,7 +40,9 @@ class Refused(WatchwordError):
     evidence authenticated that tenant.
     """
 
-    def __init__(self, attestor: AttestorId, reason: str, *, tenant_id: TenantId | None = None) -> None:
+    def __init__(
+        self, attestor: AttestorId, reason: str, *, tenant_id: TenantId | None = None
+    ) -> None:
         """Name who refuses, and why."""
         super().__init__(f"{attestor}:{reason}")
         self.attestor = attestor

@@ -1,0 +1,244 @@
+"""The seam between the join core and the ways a machine can prove itself.
+
+Rules for a verifier. It checks everything in every round and spends only in the round that returns
+an `Admission`; it binds what it hands out to the CSR; it names a tenant only when the evidence
+authenticated it; it has no side effects outside `context`, because it may run several times for one
+request; what it spends once comes from signed content, never from signature bytes.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
+
+from watchword.handlers.errors import Refused
+from watchword.schemas.ids import AttestorId, NodeId, Role, TenantId, TokenId, UnverifiedPayload
+from watchword.schemas.requests import Claims
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a machine sent: `payload` in the attestor's own form, and `claims`, all of them unproven."""
+
+    payload: UnverifiedPayload
+    claims: Claims
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Something that evidence proves, by which a machine can be banned: `kind` such as `ek`, `token`, `site`."""
+
+    kind: str
+    value: str
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 over kind, a NUL and value: 32 bytes."""
+        return sha256(f"{self.kind}\0{self.value}".encode()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The evidence holds: this machine may join, as this.
+
+    `node_id` asks to re-key that node (the core checks that it may); `bind` is 32 bytes that belong
+    to one node for good; `hardware_key` is a proven key's name; `allowed_kinds` None is unrestricted.
+    """
+
+    tenant: TenantId
+    role: Role
+    pool: str
+    site: str | None = None
+    node_id: NodeId | None = None
+    token_id: TokenId | None = None
+    bind: bytes | None = None
+    allowed_kinds: tuple[str, ...] | None = None
+    node_key_uri: str | None = None
+    hardware_key: str | None = None
+    subjects: tuple[Subject, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """Not yet: the machine has to answer `challenge`. `state` comes from `context.seal_state`."""
+
+    challenge: bytes
+    state: bytes
+    not_after: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """Not yet: an operator has to agree to `grant`. `subject` is 32 bytes that name the machine."""
+
+    subject: bytes
+    grant: Admission
+
+
+Deferral = Challenge | Approval
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A join token's row. `expect` narrows by claims (`productUuid`, `serial`, `mac`, `hardwareKey`) or names a `node`."""
+
+    id: TokenId
+    secret_sha256: bytes
+    tenant: TenantId
+    pool: str
+    site: str | None
+    role: Role
+    uses_left: int
+    expires_at: datetime | None
+    revoked: bool
+    allow_reclaim: bool
+    allowed_kinds: tuple[str, ...] | None
+    expect: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node's row. `state` is `adopting`, `active`, `evicted`, `banned`, `retired` or `deleted`."""
+
+    id: NodeId
+    tenant: TenantId
+    pool: str
+    site: str | None
+    role: Role
+    state: str
+    attestor: AttestorId
+    node_key_uri: str | None
+    hardware_key: str | None
+
+
+class TokenReads(Protocol):
+    """Join tokens, by public id."""
+
+    async def get(self, token_id: str) -> Token | None:
+        """Return the token; None if there is none, or the text can be no id."""
+        ...
+
+
+class NodeReads(Protocol):
+    """Nodes, by id."""
+
+    async def get(self, node_id: UUID) -> Node | None:
+        """Return the node, in whatever state it is."""
+        ...
+
+
+class BindingReads(Protocol):
+    """What this attestor has bound to a node for good, by 32 bytes of subject."""
+
+    async def get(self, subject: bytes) -> NodeId | None:
+        """Return the node that the subject is bound to; raises `ValueError` unless 32 bytes."""
+        ...
+
+
+class RawTransaction(Protocol):
+    """The join's own transaction, for an attestor that says `uses_tx = True`. One statement a call."""
+
+    async def fetch(self, statement: str, *arguments: object) -> Sequence[Any]:
+        """Return the rows."""
+        ...
+
+    async def execute(self, statement: str, *arguments: object) -> str:
+        """Run a statement; no transaction or role control."""
+        ...
+
+
+@dataclass(slots=True)
+class Staged:
+    """The effects of one verification; kept only if it ends in an `Admission`."""
+
+    spends: list[TokenId] = field(default_factory=list[TokenId])
+    uses: list[tuple[bytes, datetime | None]] = field(
+        default_factory=list[tuple[bytes, datetime | None]]
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinContext:
+    """What a verifier may know and do. Effects are staged and kept only with an `Admission`."""
+
+    attestor: AttestorId
+    csr_sha256: bytes
+    public_key: "PublicKeyTypes"
+    role: Role
+    now: datetime
+    tokens: TokenReads
+    nodes: NodeReads
+    bindings: BindingReads
+    staged: Staged
+    state: bytes | None
+    seal: Callable[[bytes, datetime], bytes]
+    unseal: Callable[[bytes], bytes]
+    tx: RawTransaction | None = None
+
+    def spend(self, token_id: TokenId) -> None:
+        """Take one use of a token. If none is left at settlement, the join is refused."""
+        self.staged.spends.append(token_id)
+
+    def use_once(self, subject: bytes, *, expires_at: datetime | None = None) -> None:
+        """Use up 32 bytes of subject under this attestor, for ever or until a time."""
+        if len(subject) != 32:  # noqa: PLR2004 - SHA-256
+            message = "a subject is 32 bytes"
+            raise ValueError(message)
+        self.staged.uses.append((subject, expires_at))
+
+    def seal_state(self, data: bytes, ttl: timedelta) -> bytes:
+        """Return `data` encrypted and bound to attestor, version, role, CSR and expiry: the only way to make `state`."""
+        return self.seal(data, self.now + ttl)
+
+    def open_state(self) -> bytes | None:
+        """Return the data of the request's `state`, or None without one.
+
+        Raises:
+            SealBroken: it was made for another CSR, attestor, role or deployment, or has expired.
+        """
+        return None if self.state is None else self.unseal(self.state)
+
+
+class Attestor(Protocol):
+    """Turns evidence of one kind into an admission, a deferral or a refusal."""
+
+    @property
+    def id(self) -> str:
+        """A DNS label, also the prefix of every reason."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """A challenge of one version is not answered under another."""
+        ...
+
+    @property
+    def roles(self) -> frozenset[Role]:
+        """The roles it admits; any other is refused before `verify`."""
+        ...
+
+    async def verify(self, evidence: Evidence, context: JoinContext) -> Admission | Deferral:
+        """Return what the evidence proves; raise what `refuser(id)` makes if it proves nothing."""
+        ...
+
+
+class Refuser(Protocol):
+    """Makes the refusals of one attestor."""
+
+    def __call__(self, reason: str, *, tenant_id: TenantId | None = None) -> Refused:
+        """Return the refusal to raise. Give the tenant only if the evidence authenticated it."""
+        ...
+
+
+def refuser(attestor: str) -> Refuser:
+    """Return the function that makes this attestor's refusals: `raise refuse("bad-signature")`."""
+
+    def refuse(reason: str, *, tenant_id: TenantId | None = None) -> Refused:
+        return Refused(AttestorId(attestor), reason, tenant_id=tenant_id)
+
+    return refuse
