@@ -1,0 +1,92 @@
+"""Entries of the journal: the event log that tables are a projection of, and the outbox of the relay.
+
+An entry carries a published event (`value`, `headers`), or one that nobody is told (`topic` None),
+and in `private` what a rebuild needs beyond it. Pure: ids, times and trace context are arguments.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, Literal
+from uuid import UUID
+
+from uuid_utils.compat import uuid7
+
+from watchword.schemas.canonical import canonical
+from watchword.schemas.cloudevents import Attributes, headers
+from watchword.schemas.events import Event
+
+SHARDS = 32
+"""Logical shards; fixed, because a key's shard is stored with its rows."""
+
+EventClass = Literal["domain", "refusal"]
+
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row of the journal but for what PostgreSQL adds (`seq`, `xid`, `recorded_at`)."""
+
+    event_id: UUID
+    event_class: EventClass
+    topic: str | None
+    type: str
+    key: bytes
+    headers: str
+    """JSON object of record headers."""
+    value: bytes
+    private: bytes | None
+    occurred_at: datetime
+
+    @property
+    def shard(self) -> int:
+        """The key's shard: entries of one key stay in order."""
+        return shard_of(self.key)
+
+
+def shard_of(key: bytes) -> int:
+    """Return the shard of a record key, 0 to 31."""
+    return sha256(key).digest()[0] % SHARDS
+
+
+def new_event_id() -> UUID:
+    """Return a UUIDv7 (RFC 9562): the event's id, the same at each resend."""
+    return uuid7()
+
+
+def entry(  # noqa: PLR0913 - an entry has these parts
+    event: Event,
+    *,
+    event_id: UUID,
+    occurred_at: datetime,
+    key: bytes,
+    source: str,
+    subject: str,
+    topic: str | None,
+    event_class: EventClass = "domain",
+    private: dict[str, Any] | None = None,
+    traceparent: str | None = None,
+) -> Entry:
+    """Return the entry of an event; `event.id` is `str(event_id)`."""
+    attributes = Attributes(
+        id=event.id,
+        type=event.type,
+        source=source,
+        time=event.time,
+        subject=subject,
+        tenant_id=event.tenant,
+        traceparent=traceparent,
+    )
+    return Entry(
+        event_id=event_id,
+        event_class=event_class,
+        topic=topic,
+        type=event.type,
+        key=key,
+        headers=_compact(headers(attributes)),
+        value=event.model_dump_json(by_alias=True).encode(),
+        private=None if private is None else canonical(private),
+        occurred_at=occurred_at,
+    )
