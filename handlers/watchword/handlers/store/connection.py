@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, TypeAlias
 
 import asyncpg
 
 from watchword.handlers.store.translate import FOREIGN, translate, translated
 
-Connection = asyncpg.Connection[asyncpg.Record]
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 """The first argument of every function in the store: whoever has the transaction passes it down."""
 
 SCHEMA: Final = "watchword"
