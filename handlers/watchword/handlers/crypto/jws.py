@@ -1,0 +1,121 @@
+"""Signed documents: JWS in compact form (RFC 7515, 3.1), Ed25519 (RFC 9864), one header shape.
+
+The header is the canonical JSON of exactly `alg`, `kid` and `typ`. The algorithm is ours and is
+never read from a token. Serialised here and not by a library, because three concatenations take
+half the time of a general serialiser; tests hold it against `joserfc`.
+"""
+
+import base64
+import binascii
+from functools import lru_cache
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from watchword.handlers.errors import SignatureBroken
+from watchword.schemas.canonical import b64url, canonical, parse_canonical
+from watchword.schemas.errors import NotCanonical
+
+ALGORITHM = "Ed25519"
+MAX_TOKEN_BYTES = 512 * 1024
+"""What fits into one record of `join.responses`."""
+
+_MAX_HEADER_BYTES = 512
+_SIGNATURE_BYTES = 64
+_PARTS = 3
+
+
+class JwsSigner:
+    """Signs documents of several types with one key."""
+
+    def __init__(self, kid: str, key: Ed25519PrivateKey) -> None:
+        """Take the key's name and the key."""
+        self.kid = kid
+        self.public = key.public_key().public_bytes_raw()
+        """The public key, 32 raw bytes."""
+        self._key = key
+        self._headers: dict[str, bytes] = {}
+
+    def sign(self, payload: bytes, typ: str) -> bytes:
+        """Return the compact serialisation over `payload`; `typ` is one of the schemas' `TYP_…`."""
+        header = self._headers.get(typ)
+        if header is None:
+            header = self._headers[typ] = _header(self.kid, typ) + b"."
+        signed = header + b64url(payload)
+        return signed + b"." + b64url(self._key.sign(signed))
+
+
+def verify(token: bytes, public: bytes, *, typ: str, kid: str | None) -> bytes:
+    """Return the payload of a token that this key signed as a document of this type.
+
+    `public` is 32 raw bytes of Ed25519; `kid` None takes whatever name the header has.
+
+    Raises:
+        SignatureBroken: anything else.
+    """
+    # 1. Size, before anything is decoded.
+    # 2. Three parts in strict base64url (RFC 7515, 2: no padding, no junk, one spelling).
+    # 3. The header is canonical JSON of exactly alg, kid and typ: no jwk, jku, x5c, x5u, crit or
+    #    anything else (RFC 7515, 4.1), no member twice.
+    # 4. The algorithm is ours, the type and the key's name are the expected ones.
+    # 5. The signature holds over the two parts as received (RFC 7515, 5.2).
+
+    # Step 1
+    if len(token) > MAX_TOKEN_BYTES:
+        raise SignatureBroken
+
+    # Step 2
+    parts = token.split(b".")
+    if len(parts) != _PARTS or len(parts[0]) > _MAX_HEADER_BYTES:
+        raise SignatureBroken
+    header_bytes, payload, signature = (_decode(part) for part in parts)
+
+    # Step 3
+    try:
+        header = parse_canonical(header_bytes)
+    except NotCanonical:
+        raise SignatureBroken from None
+    named = header.get("kid")
+    if header.keys() != {"alg", "kid", "typ"} or not isinstance(named, str):
+        raise SignatureBroken
+
+    # Step 4
+    if header["alg"] != ALGORITHM or header["typ"] != typ or kid not in (None, named):
+        raise SignatureBroken
+
+    # Step 5
+    if len(signature) != _SIGNATURE_BYTES:
+        raise SignatureBroken
+    try:
+        key = Ed25519PublicKey.from_public_bytes(public)
+        key.verify(signature, token[: token.rindex(b".")])
+    except (InvalidSignature, ValueError):
+        raise SignatureBroken from None
+    return payload
+
+
+def unverified_payload(token: bytes) -> bytes:
+    """Return the payload of a token whose signature has NOT been checked; raises `SignatureBroken`.
+
+    For the one document that carries its own key: see `keysets.bootstrap_key_set`.
+    """
+    parts = token.split(b".")
+    if len(token) > MAX_TOKEN_BYTES or len(parts) != _PARTS:
+        raise SignatureBroken
+    return _decode(parts[1])
+
+
+@lru_cache(maxsize=16)
+def _header(kid: str, typ: str) -> bytes:
+    return b64url(canonical({"alg": ALGORITHM, "kid": kid, "typ": typ}))
+
+
+def _decode(part: bytes) -> bytes:
+    """Return the bytes of strict base64url without padding."""
+    try:
+        data = base64.b64decode(part + b"=" * (-len(part) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise SignatureBroken from None
+    if b64url(data) != part:  # the bits that encode nothing are zero
+        raise SignatureBroken
+    return data
