@@ -1,0 +1,67 @@
+"""All settings of all processes, checked and frozen."""
+
+from collections.abc import Iterator
+
+from watchword.streams.settings.connections import (
+    DatabaseSettings,
+    KafkaSettings,
+    KeysSettings,
+    SignerSettings,
+)
+from watchword.streams.settings.policies import (
+    AttestorsSettings,
+    DeploymentSettings,
+    RefusalsSettings,
+    TopicsSettings,
+)
+from watchword.streams.settings.processes import (
+    GatewaySettings,
+    HealthSettings,
+    KeeperSettings,
+    LogSettings,
+    RelaySettings,
+    WorkerSettings,
+)
+from watchword.streams.settings.section import Section
+
+
+class Settings(Section):
+    """What an operator can turn. Each field is a section of the file."""
+
+    deployment: DeploymentSettings = DeploymentSettings()
+    database: DatabaseSettings = DatabaseSettings()
+    kafka: KafkaSettings = KafkaSettings()
+    keys: KeysSettings = KeysSettings()
+    signer: SignerSettings = SignerSettings()
+    worker: WorkerSettings = WorkerSettings()
+    relay: RelaySettings = RelaySettings()
+    keeper: KeeperSettings = KeeperSettings()
+    gateway: GatewaySettings = GatewaySettings()
+    refusals: RefusalsSettings = RefusalsSettings()
+    attestors: AttestorsSettings = AttestorsSettings()
+    topics: TopicsSettings = TopicsSettings()
+    health: HealthSettings = HealthSettings()
+    log: LogSettings = LogSettings()
+
+
+def rules(settings: Settings) -> Iterator[str]:
+    """Yield what is wrong between fields."""
+    kafka = settings.kafka
+    if kafka.security_protocol.startswith("SASL"):
+        if kafka.sasl_username is None:
+            yield "kafka.sasl_username: required under SASL"
+        if kafka.sasl_password is None:
+            yield "kafka.sasl_password: required under SASL; name a file in kafka.sasl_password_file"
+    if (kafka.ssl_certificate_location is None) != (kafka.ssl_key_location is None):
+        yield "kafka.ssl_certificate_location and kafka.ssl_key_location: only together"
+    gateway = settings.gateway
+    if (gateway.tls_certificate_file is None) != (gateway.tls_key_file is None):
+        yield "gateway.tls_certificate_file and gateway.tls_key_file: only together"
+    topics = settings.topics
+    if topics.min_insync_replicas > topics.replication_factor:
+        yield "topics.min_insync_replicas: greater than topics.replication_factor, nothing could be written"
+    refusals = settings.refusals
+    if refusals.exempt_first > refusals.limit:
+        yield "refusals.exempt_first: greater than refusals.limit"
+    if refusals.attestor_limit < refusals.limit:
+        yield "refusals.attestor_limit: less than refusals.limit, which could then never be reached"

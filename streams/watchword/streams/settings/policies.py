@@ -1,0 +1,111 @@
+"""Settings of what is decided: the deployment, limits of attestors, the bound on refusals, topics."""
+
+from typing import Annotated, Any, cast
+
+from pydantic import Field, model_validator
+
+from watchword.schemas.ids import RESERVED_ATTESTOR_IDS, Role
+from watchword.streams.settings.section import Label, Names, Pairs, Section, Split
+
+
+class DeploymentSettings(Section):
+    """What all processes of one deployment agree on."""
+
+    cluster: Label = "watchword"
+    """Stands in the source of every event: `/watchword/<cluster>/…`."""
+
+    trust_domain: Annotated[str, Field(pattern=r"^[a-z0-9](?:[a-z0-9.-]{0,200}[a-z0-9])?$")] = (
+        "watchword.internal"
+    )
+    """The SPIFFE trust domain of node certificates. `keys init` writes it into the keys; it cannot be
+    changed later without new keys."""
+
+    certificate_lifetime_s: Annotated[int, Field(ge=600, le=366 * 86_400)] = 24 * 3600
+    """How long a node certificate is valid. A stolen key is worth something for this long."""
+
+    renew_fraction: Annotated[float, Field(ge=0.1, le=0.9)] = 0.5
+    """After which part of that life an agent renews."""
+
+    approval_retry_after_s: Annotated[int, Field(ge=1, le=3600)] = 30
+    """How long a machine that waits for an approval waits between two tries. A constant of the
+    deployment, so that it says nothing about the machine."""
+
+
+class RefusalsSettings(Section):
+    """The bound on published details of refusals. Every refusal is counted, whatever stands here."""
+
+    limit: Annotated[int, Field(ge=1, le=10_000)] = 60
+    """Details published in any `window_s` for one tenant stream, attestor and reason."""
+
+    window_s: Annotated[float, Field(ge=1.0, le=3600.0)] = 60.0
+    """The sliding window of the limits."""
+
+    attestor_limit: Annotated[int, Field(ge=1, le=100_000)] = 300
+    """Details in a window for all reasons of one attestor together."""
+
+    exempt_first: Annotated[int, Field(ge=0, le=100)] = 5
+    """So many of each reason are outside `attestor_limit`, so that noise of one reason hides no other."""
+
+
+class TopicsSettings(Section):
+    """How `watchword topics apply` makes topics."""
+
+    replication_factor: Annotated[int, Field(ge=1, le=15)] = 3
+    """Copies of each partition."""
+
+    min_insync_replicas: Annotated[int, Field(ge=1, le=15)] = 2
+    """Copies that must have a record before it counts as written (`acks=all`)."""
+
+    partitions: Annotated[dict[str, Annotated[int, Field(ge=1, le=10_000)]], Pairs] = Field(
+        default_factory=dict[str, int]
+    )
+    """Another number of partitions than the release's, by topic name. Partitions are never taken away."""
+
+
+class AttestorLimits(Section):
+    """What one attestor may answer. A list that is left out allows all; an empty list allows nothing."""
+
+    tenants: Names | None = None
+    """Tenants that it may admit into."""
+
+    pools: Names | None = None
+    """Pools that it may admit into."""
+
+    sites: Names | None = None
+    """Sites that it may admit into; an admission without a site is always within."""
+
+    roles: Annotated[tuple[Role, ...], Split] | None = None
+    """Roles that it may return."""
+
+    allowed_kinds: Names | None = None
+    """Kinds of commands that its nodes may be allowed; with a list here an admission may not be unrestricted."""
+
+
+class AttestorsSettings(Section):
+    """Which attestors a worker has, and `[attestors.<id>]`: what each may answer."""
+
+    enabled: Names = ()
+    """Names of entry points in the group `watchword.attestors` that are loaded. `join-token` is always there."""
+
+    limits: dict[Label, AttestorLimits] = Field(default_factory=dict[str, AttestorLimits])
+    """The tables `[attestors.<id>]`. An attestor without one is bounded by its own evidence alone."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tables_are_limits(cls, data: Any) -> Any:  # noqa: ANN401 - what an operator wrote
+        """Move each table `[attestors.<id>]` to `limits`."""
+        if not isinstance(data, dict):
+            return data
+        given = cast("dict[str, Any]", data)
+        own = {name: value for name, value in given.items() if name in ("enabled", "limits")}
+        tables = {name: value for name, value in given.items() if name not in own}
+        if not tables:
+            return own
+        return own | {"limits": {**own.get("limits", {}), **tables}}
+
+    @model_validator(mode="after")
+    def _no_reserved_id(self) -> "AttestorsSettings":
+        if taken := sorted(RESERVED_ATTESTOR_IDS & self.limits.keys()):
+            message = f"reserved for the core: {', '.join(taken)}"
+            raise ValueError(message)
+        return self
