@@ -1,3 +1,3 @@
 """What every test may use."""
 
-pytest_plugins = ["tests.support.postgres", "tests.support.skips"]
+pytest_plugins = ["tests.support.kafka", "tests.support.postgres", "tests.support.skips"]
