@@ -1,0 +1,159 @@
+"""The folder of keys: which file holds what, and in which form.
+
+```text
+<directory>/                 mode 0700
+├── keys.json                trust domain, key set version, which keys are in use and until when
+├── ca.key.pem               the node CA's key: read by the signer alone, who is another user
+├── ca.cert.pem              its certificates, issuing CA first; public
+├── signing.key.pem          Ed25519: signs responses, key sets and bundles
+├── decryption/<kid>.pem     X25519: opens requests
+└── challenge/<kid>.key      32 bytes, hexadecimal: seals states
+```
+
+Private keys are PKCS #8 in PEM (RFC 5958, RFC 7468) without a password, mode 0600. One that its
+group or others can read is refused: whoever could read it may have.
+"""
+
+import binascii
+import secrets
+from datetime import datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from watchword.handlers.crypto.ca_certificates import create_ca
+from watchword.handlers.crypto.endorsements import pin_of
+from watchword.handlers.crypto.hpke import DecryptionKey
+from watchword.handlers.crypto.jws import JwsSigner
+from watchword.handlers.crypto.keymanifest import ChallengeEntry, DecryptionEntry
+from watchword.handlers.crypto.private_files import (
+    make_private_folder,
+    read_private,
+    read_public,
+    write_new,
+)
+from watchword.handlers.crypto.state import CHALLENGE_KEY_BYTES
+from watchword.handlers.errors import ConfigRefused
+from watchword.schemas.times import rfc3339
+
+_CA_KEY = "ca.key.pem"
+_CA_CERTIFICATES = "ca.cert.pem"
+_SIGNING_KEY = "signing.key.pem"
+_DECRYPTION = "decryption"
+_CHALLENGE = "challenge"
+
+
+class KeyDirectory:
+    """Reads and makes the files. Reading raises `ConfigRefused` for whatever is not usable."""
+
+    def __init__(self, path: Path) -> None:
+        """Take the folder."""
+        self.path = path
+
+    def make_folders(self) -> None:
+        """Make the folder and those inside, for the owner alone."""
+        for folder in (self.path, self.path / _DECRYPTION, self.path / _CHALLENGE):
+            make_private_folder(folder)
+
+    def signing(self) -> JwsSigner:
+        """Return the signing key. Its name is the beginning of its pin's digest."""
+        path = self.path / _SIGNING_KEY
+        key = _read_key(path)
+        if not isinstance(key, Ed25519PrivateKey):
+            raise ConfigRefused([f"{path} is not an Ed25519 key"])
+        kid = pin_of(key.public_key().public_bytes_raw()).removeprefix("sha256:")[:16]
+        return JwsSigner(kid, key)
+
+    def decryption(self, kid: str) -> DecryptionKey:
+        """Return one decryption key."""
+        path = self.path / _DECRYPTION / f"{kid}.pem"
+        key = _read_key(path)
+        if not isinstance(key, X25519PrivateKey):
+            raise ConfigRefused([f"{path} is not an X25519 key"])
+        return DecryptionKey(key.private_bytes_raw())
+
+    def challenge(self, kid: str) -> bytes:
+        """Return one challenge key, 32 bytes."""
+        path = self.path / _CHALLENGE / f"{kid}.key"
+        try:
+            key = binascii.unhexlify(read_private(path).strip())
+        except binascii.Error:
+            key = b""
+        if len(key) != CHALLENGE_KEY_BYTES:
+            raise ConfigRefused([f"{path} is not {CHALLENGE_KEY_BYTES} bytes in hexadecimal"])
+        return key
+
+    def ca_key(self) -> ec.EllipticCurvePrivateKey:
+        """Return the node CA's key. Only the signer and the making of a CA read it."""
+        path = self.path / _CA_KEY
+        key = _read_key(path)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise ConfigRefused([f"{path} is not an ECDSA key"])
+        return key
+
+    def ca_certificates(self) -> list[x509.Certificate]:
+        """Return the node CA's certificates, the issuing one first."""
+        path = self.path / _CA_CERTIFICATES
+        try:
+            return x509.load_pem_x509_certificates(read_public(path))
+        except ValueError:
+            raise ConfigRefused([f"{path} holds no certificate in PEM"]) from None
+
+    def make_signing(self) -> None:
+        """Make a signing key unless there is one."""
+        write_new(self.path / _SIGNING_KEY, _pem(Ed25519PrivateKey.generate()))
+
+    def make_ca(self, trust_domain: str, *, now: datetime) -> None:
+        """Make a CA key unless there is one, and a certificate for it unless there is one."""
+        key, certificate = create_ca(trust_domain, now=now)
+        if not write_new(self.path / _CA_KEY, _pem(key)):
+            _, certificate = create_ca(trust_domain, now=now, key=self.ca_key())
+        write_new(self.path / _CA_CERTIFICATES, certificate.public_bytes(Encoding.PEM), public=True)
+
+    def make_decryption(self, *, begins: datetime, lifetime: timedelta) -> DecryptionEntry:
+        """Make a decryption key, to be sealed to from `begins` on, and return its entry."""
+        key = X25519PrivateKey.generate()
+        kid = f"e-{sha256(key.public_key().public_bytes_raw()).hexdigest()[:16]}"
+        write_new(self.path / _DECRYPTION / f"{kid}.pem", _pem(key))
+        return DecryptionEntry(
+            kid=kid, not_before=rfc3339(begins), not_after=rfc3339(begins + lifetime)
+        )
+
+    def make_challenge(self) -> ChallengeEntry:
+        """Make a challenge key and return its entry."""
+        kid = f"c-{secrets.token_hex(8)}"
+        key = secrets.token_bytes(CHALLENGE_KEY_BYTES)
+        write_new(self.path / _CHALLENGE / f"{kid}.key", f"{key.hex()}\n".encode())
+        return ChallengeEntry(kid=kid)
+
+    def remove_decryption(self, kid: str) -> None:
+        """Delete a decryption key that no manifest names any more."""
+        (self.path / _DECRYPTION / f"{kid}.pem").unlink(missing_ok=True)
+
+    def remove_challenge(self, kid: str) -> None:
+        """Delete a challenge key that no manifest names any more."""
+        (self.path / _CHALLENGE / f"{kid}.key").unlink(missing_ok=True)
+
+
+def _pem(key: Ed25519PrivateKey | X25519PrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _read_key(path: Path) -> PrivateKeyTypes:
+    try:
+        return load_pem_private_key(read_private(path), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        # Nothing of the parser's message: it may quote what it has read.
+        raise ConfigRefused([f"{path} is not an unencrypted private key in PEM"]) from None
