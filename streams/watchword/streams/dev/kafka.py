@@ -168,20 +168,11 @@ class EmbeddedKafka:
         if self.is_running:
             message = "the embedded Kafka runs already"
             raise ServerFailed(message)
-        java = await asyncio.to_thread(self._java_command)
-        deadline = time.monotonic() + _START_S
-        tries = 1
-        while not await self._start_once(java, deadline):
-            output = "" if self._process is None else self._process.output()
-            was_slow = time.monotonic() >= deadline
+        try:
+            await self._start()
+        except BaseException:  # also when the wait was cancelled: nothing may be left running
             await self.kill()
-            taken = "Address already in use" in output and self._membership is None
-            if was_slow or not taken or tries == _PORT_TRIES:
-                why = f"was not ready within {_START_S:.0f} s" if was_slow else "did not start"
-                message = f"the embedded Kafka {why}; the end of {self.log}:\n{output}"
-                raise ServerFailed(message)
-            self._node = None
-            tries += 1
+            raise
 
     async def stop(self) -> None:
         """Stop the node in good order; nothing happens if it does not run. 1 s.
@@ -229,6 +220,22 @@ class EmbeddedKafka:
         """Kill the node if it runs, and delete its data."""
         await self.kill()
         await asyncio.to_thread(shutil.rmtree, self.data_dir, ignore_errors=True)
+
+    async def _start(self) -> None:
+        java = await asyncio.to_thread(self._java_command)
+        deadline = time.monotonic() + _START_S
+        tries = 1
+        while not await self._start_once(java, deadline):
+            output = "" if self._process is None else self._process.output()
+            was_slow = time.monotonic() >= deadline
+            await self.kill()
+            taken = "Address already in use" in output and self._membership is None
+            if was_slow or not taken or tries == _PORT_TRIES:
+                why = f"was not ready within {_START_S:.0f} s" if was_slow else "did not start"
+                message = f"the embedded Kafka {why}; the end of {self.log}:\n{output}"
+                raise ServerFailed(message)
+            self._node = None
+            tries += 1
 
     async def _start_once(self, java: list[str], deadline: float) -> bool:
         """Start the node; tell whether it serves clients, or ended or was too slow."""

@@ -154,22 +154,11 @@ class EmbeddedPostgres:
         if self.is_running:
             message = "the embedded PostgreSQL runs already"
             raise ServerFailed(message)
-        self._account = server_account()
-        bin_folder = await asyncio.to_thread(self._prepare)
-        deadline = time.monotonic() + _START_S
-        tries = 0
-        while not await self._start_once(bin_folder, deadline):
-            tries += 1
-            output = self._started().output()
-            address_taken = "could not bind" in output and self._fixed_port is None
-            # Backends of a killed predecessor hold its shared memory until they notice.
-            orphans = "pre-existing shared memory block" in output
-            if address_taken and tries < _PORT_TRIES:
-                self._port = None
-            elif not (orphans and time.monotonic() < deadline):
-                message = f"the embedded PostgreSQL did not start:\n{output}"
-                raise ServerFailed(message)
-            await asyncio.sleep(_POLL_S)
+        try:
+            await self._start()
+        except BaseException:  # also when the wait was cancelled: nothing may be left running
+            await self.kill()
+            raise
 
     async def stop(self, mode: StopMode = "fast") -> None:
         """Stop the server; nothing happens if it does not run.
@@ -236,6 +225,24 @@ class EmbeddedPostgres:
         """Let a paused server go on; nothing happens if it was not paused."""
         _signal(self._paused, signal.SIGCONT)
         self._paused = []
+
+    async def _start(self) -> None:
+        self._account = server_account()
+        bin_folder = await asyncio.to_thread(self._prepare)
+        deadline = time.monotonic() + _START_S
+        tries = 0
+        while not await self._start_once(bin_folder, deadline):
+            tries += 1
+            output = self._started().output()
+            address_taken = "could not bind" in output and self._fixed_port is None
+            # Backends of a killed predecessor hold its shared memory until they notice.
+            orphans = "pre-existing shared memory block" in output
+            if address_taken and tries < _PORT_TRIES:
+                self._port = None
+            elif not (orphans and time.monotonic() < deadline):
+                message = f"the embedded PostgreSQL did not start:\n{output}"
+                raise ServerFailed(message)
+            await asyncio.sleep(_POLL_S)
 
     def _started(self) -> ServerProcess:
         if self._process is None:

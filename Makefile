@@ -1,0 +1,60 @@
+# The developer's commands. `make` lists them; the first that needs it makes the environment.
+
+# The first Python that is new enough and can make virtual environments.
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
+  "$$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+  && { echo "$$python"; break; }; done)
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/made-from-the-lock
+RUNTIME := streams/watchword/streams/dev/runtime
+
+.DEFAULT_GOAL := help
+.PHONY: help venv run demo test check fix lock clean
+
+help: ## list the commands
+	@sed -nE 's/^([a-z]+):[^#]*## (.*)$$/\1|\2/p' $(MAKEFILE_LIST) \
+	  | while IFS='|' read -r name text; do printf '  make %-9s %s\n' "$$name" "$$text"; done
+
+venv: $(STAMP) ## make .venv from requirements.lock, each file checked by its hash
+
+# Every file that pip fetches has its hash in the lock; our own build needs nothing from outside.
+$(STAMP): requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "needs Python 3.11 or later, with the module venv" >&2; exit 1; }
+	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index --editable .
+	touch $@
+
+run: $(STAMP) ## Kafka, PostgreSQL and every process of ours on this machine
+	$(BIN)/watchword dev
+
+demo: $(STAMP) ## the same, and machines that join
+	$(BIN)/watchword dev --demo
+
+test: $(STAMP) ## all tests but benchmarks and faults; ARGS= goes to pytest
+	$(BIN)/pytest $(ARGS)
+
+check: $(STAMP) ## formatting, lint, types, and who may import whom
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy schemas handlers streams tests
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+fix: $(STAMP) ## format, and repair what lint can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Both locks carry hashes and no address. jgo's own caches stay in this folder.
+lock: $(STAMP) ## resolve the dependencies anew: Python's, and Kafka's jars
+	$(BIN)/uv pip compile pyproject.toml --all-extras --group test --universal --python-version 3.11 \
+	  --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --custom-compile-command "make lock" --quiet --output-file requirements.lock
+	cd $(RUNTIME) && M2_REPO=$(CURDIR)/build/jgo/m2 JGO_CACHE_DIR=$(CURDIR)/build/jgo/cache \
+	  $(CURDIR)/$(BIN)/jgo --quiet lock
+
+clean: ## remove the environment, caches and fetched jars; data stay
+	rm -rf $(VENV) .jgo build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find schemas handlers streams tests -name __pycache__ -type d -prune -exec rm -rf {} +
