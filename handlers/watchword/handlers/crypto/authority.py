@@ -19,7 +19,6 @@ from watchword.handlers.crypto.profile import (
     TRUST_DOMAIN,
     CertificateOrder,
     IssuedCertificate,
-    OrderRefused,
     check_order,
 )
 from watchword.handlers.crypto.tbs import TbsTemplate, key_identifier
@@ -92,12 +91,13 @@ class Authority:
     ) -> list[IssuedCertificate]:
         """Return one certificate for each order, in order; all of them or none.
 
-        `now` is the signer's own time where it has one: an order may be at most `BACKDATE` away from
-        it, so that whoever has taken over a worker cannot store up certificates for later.
+        `now` is the signer's own time where it has one: an order must be less than `BACKDATE` away
+        from it, so that whoever has taken over a worker cannot store up certificates for later.
 
         Raises:
             OrderRefused: an order breaks the profile; says which.
-            SignerUnavailable: the CA's own certificate is not valid at the time of an order.
+            SignerUnavailable: the CA's own certificate is not valid at the time of an order, or the
+                order's time is not the signer's.
         """
         names = [
             check_order(
@@ -105,9 +105,10 @@ class Authority:
             )
             for index, order in enumerate(orders)
         ]
-        for index, order in enumerate(orders):
-            if now is not None and abs(order.not_before - now) > BACKDATE:
-                raise OrderRefused(index, "the order is not of now")
+        for order in orders:
+            if now is not None and abs(order.not_before - now) >= BACKDATE:
+                message = "the clocks of worker and signer disagree"
+                raise SignerUnavailable(message)
             if not self.not_before <= order.not_before < self.not_after:
                 message = "the CA certificate is not valid now"
                 raise SignerUnavailable(message)

@@ -5,8 +5,8 @@ Two choices are written down here:
 * A CSR without the `attributes` field is `csr-malformed`. RFC 2986, 4.1 makes the field mandatory
   (an empty set takes two bytes), cryptography's parser refuses the shape, and a lenient second
   parser would be one more thing to attack.
-* Names, extensions and attributes are parsed for their shape and otherwise ignored: nothing of
-  them reaches a certificate.
+* Names, extensions and attributes must be well-formed and few, and are otherwise ignored: nothing
+  of them reaches a certificate.
 """
 
 from dataclasses import dataclass
@@ -21,6 +21,19 @@ from watchword.handlers.crypto import der as asn1
 from watchword.handlers.crypto.keypolicy import PublicKey, load_public_key
 from watchword.handlers.errors import InvalidInput
 from watchword.schemas.requests import MAX_CSR_BYTES
+
+MAX_NAMES = 100
+"""Alternative names that a CSR may carry in vain."""
+
+_UNPARSABLE = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
+"""What `cryptography` raises for bytes that it does not like. Only ValueError is documented."""
 
 _ECDSA: dict[bytes, ec.ECDSA] = {
     bytes.fromhex("300a06082a8648ce3d040302"): ec.ECDSA(SHA256()),
@@ -84,7 +97,8 @@ def load_csr(der: bytes) -> Csr:
             or hold a key in a form that is not accepted; `weak-key` if the key policy refuses.
     """
     # 1. Size, before anything is parsed.
-    # 2. Shape (RFC 2986, 4), by a strict DER parser without OpenSSL; bytes left over are refused.
+    # 2. Shape (RFC 2986, 4), by a strict DER parser without OpenSSL: bytes left over are refused,
+    #    and so are attributes and extensions that are malformed, twice there or hold many names.
     # 3. The four parts are cut out by their lengths.
     # 4. Key policy, on bytes first.
     #
@@ -96,9 +110,17 @@ def load_csr(der: bytes) -> Csr:
 
     # Step 2
     try:
-        x509.load_der_x509_csr(der)
-    except (ValueError, TypeError, x509.InvalidVersion, UnsupportedAlgorithm):
+        request = x509.load_der_x509_csr(der)
+        _ = request.attributes
+        names = [
+            extension.value
+            for extension in request.extensions
+            if isinstance(extension.value, x509.SubjectAlternativeName)
+        ]
+    except _UNPARSABLE:
         raise InvalidInput(_MALFORMED) from None
+    if names and len(list(names[0])) > MAX_NAMES:
+        raise InvalidInput(_MALFORMED)
 
     # Step 3
     info_at, _ = asn1.read(der, 0, asn1.SEQUENCE)

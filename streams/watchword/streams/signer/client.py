@@ -33,6 +33,7 @@ class SocketSigner:
         self._deadline_s = deadline_s
         self._connection: SignerConnection | None = None
         self._connecting = asyncio.Lock()
+        self._chain: tuple[bytes, ...] | None = None
 
     async def issue(self, orders: Sequence[CertificateOrder]) -> list[IssuedCertificate]:
         """Return one certificate for each order, in order; see `Signer.issue`.
@@ -50,13 +51,19 @@ class SocketSigner:
         return issued
 
     async def chain(self) -> tuple[bytes, ...]:
-        """Return DER, the issuing CA first, without the root; raises `SignerUnavailable`."""
+        """Return DER, the issuing CA first, without the root; raises `SignerUnavailable`.
+
+        Asked once for each connection: a signer that is away for a moment takes nothing known away.
+        """
+        if self._chain is not None:
+            return self._chain
         frame = await self._call(FrameKind.CHAIN, b"")
         try:
             _expect(frame, FrameKind.AUTHORITIES)
-            return decode_chain(frame.body)
+            self._chain = decode_chain(frame.body)
         except FrameBroken:
             raise SignerUnavailable from None
+        return self._chain
 
     async def close(self) -> None:
         """Hang up."""
@@ -100,6 +107,7 @@ class SocketSigner:
             if self._connection is None or self._connection.is_lost:
                 await self.close()
                 self._connection = await SignerConnection.open(self._path)
+                self._chain = None
             return self._connection
 
 
