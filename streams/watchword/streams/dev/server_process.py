@@ -17,6 +17,7 @@ from watchword.streams.dev.accounts import ServerAccount
 
 _POLL_S = 0.01
 _TAIL_BYTES = 4096
+_END_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +38,13 @@ class Launch:
 class ServerProcess:
     """A server whose output goes to a log file and which ends when we do."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], log: Path, log_start: int) -> None:
+    def __init__(self, popen: subprocess.Popen[bytes], launch: Launch, log_start: int) -> None:
         """Take over a started process; use `spawn`."""
         self._popen = popen
-        self._log = log
+        self._log = launch.log
         self._log_start = log_start
-        # At a normal exit of the interpreter, also where the kernel keeps no tie.
-        self._finalizer = weakref.finalize(self, _end, popen)
+        # When the interpreter exits, also where the kernel keeps no tie.
+        weakref.finalize(self, _end, popen, launch.on_parent_death, os.getpid())
 
     @classmethod
     def spawn(cls, launch: Launch) -> Self:
@@ -66,7 +67,7 @@ class ServerProcess:
                 env=dict(launch.environment),
                 start_new_session=True,  # Ctrl-C is for us: we stop the servers in our order
             )
-        return cls(popen, launch.log, log_start)
+        return cls(popen, launch, log_start)
 
     @property
     def pid(self) -> int:
@@ -104,8 +105,14 @@ class ServerProcess:
         return True
 
 
-def _end(popen: subprocess.Popen[bytes]) -> None:
-    if popen.poll() is None:
+def _end(popen: subprocess.Popen[bytes], number: signal.Signals, owner: int) -> None:
+    # A fork of ours has no business with the server.
+    if os.getpid() != owner or popen.poll() is not None:
+        return
+    popen.send_signal(number)
+    try:
+        popen.wait(_END_S)
+    except subprocess.TimeoutExpired:
         popen.kill()
         popen.wait()
 
