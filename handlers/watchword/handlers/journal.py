@@ -90,3 +90,8 @@ def entry(  # noqa: PLR0913 - an entry has these parts
         private=None if private is None else canonical(private),
         occurred_at=occurred_at,
     )
+
+
+def refusal_key(tenant: str, attestor: str, reason: str) -> bytes:
+    """Return the record key of a bucket: 32 hex digits of SHA-256, so that its details and summaries stay in order."""
+    return sha256(f"{tenant}|{attestor}|{reason}".encode()).hexdigest()[:32].encode()

@@ -88,6 +88,9 @@ JOIN_REFUSALS: tuple[Reason, ...] = (
 )
 
 JOIN_INVALID: tuple[Reason, ...] = (
+    Reason(
+        "claims-malformed", "WJ0107", "low", "The sealed plaintext is not a payload and claims."
+    ),
     Reason("undecodable", "WJ0100", "low", "The bytes are not the canonical JSON of a request."),
     Reason("csr-malformed", "WJ0101", "low", "The CSR cannot be parsed, or is too large."),
     Reason("csr-signature", "WJ0102", "medium", "The CSR is not signed by its own key."),
@@ -124,6 +127,9 @@ STANDARD: tuple[Reason, ...] = (
         "Something that may be used once was used before.",
         attack=True,
     ),
+    Reason("used-up", "WJ0303", "medium", "The token has no uses left."),
+    Reason("expired", "WJ0304", "low", "The token has expired."),
+    Reason("revoked", "WJ0305", "medium", "The token was revoked."),
     Reason(
         OTHER,
         "WJ0203",
@@ -138,9 +144,6 @@ JOIN_TOKEN: tuple[Reason, ...] = (
     Reason(
         "bad-secret", "WJ0302", "high", "The token's id exists, its secret is wrong.", attack=True
     ),
-    Reason("used-up", "WJ0303", "medium", "The token has no uses left."),
-    Reason("expired", "WJ0304", "low", "The token has expired."),
-    Reason("revoked", "WJ0305", "medium", "The token was revoked."),
     Reason("wrong-role", "WJ0306", "medium", "The token is for machines of another role."),
 )
 

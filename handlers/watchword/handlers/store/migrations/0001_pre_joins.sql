@@ -143,7 +143,8 @@ CREATE TABLE inbox (
     not_after timestamptz,
     at timestamptz NOT NULL
 );
-CREATE INDEX inbox_at ON inbox USING brin (at);
+-- Not BRIN: pruning frees room in every page, and new rows in old pages would make it read the whole table.
+CREATE INDEX inbox_at ON inbox (at);
 
 CREATE TABLE journal (
     event_id uuid NOT NULL,
@@ -164,8 +165,9 @@ CREATE TABLE journal (
 ) PARTITION BY LIST (class);
 CREATE TABLE journal_domain PARTITION OF journal FOR VALUES IN ('domain') PARTITION BY RANGE (recorded_at);
 CREATE TABLE journal_refusal PARTITION OF journal FOR VALUES IN ('refusal') PARTITION BY RANGE (recorded_at);
+-- By xid what is new since a snapshot; by seq a backlog, in the order of publishing, without a sort.
 CREATE INDEX journal_shard_xid ON journal (shard, xid);
-CREATE INDEX journal_seq ON journal (seq);
+CREATE INDEX journal_shard_seq ON journal (shard, seq);
 
 CREATE TABLE journal_parked (
     event_id uuid PRIMARY KEY,
@@ -176,10 +178,14 @@ CREATE TABLE journal_parked (
     why text NOT NULL
 );
 
+-- Rows visible in from_snapshot are published. Every other row was recorded after from_at with a seq above
+-- from_seq (which spares reading what is older). Of an open batch, cut by its limit, to_snapshot is the end:
+-- its rows up to last_seq are published too.
 CREATE TABLE relay_cursors (
     shard smallint PRIMARY KEY CHECK (shard BETWEEN 0 AND 31),
     from_snapshot pg_snapshot NOT NULL DEFAULT '1:1:',
     from_at timestamptz NOT NULL DEFAULT '-infinity',
+    from_seq bigint NOT NULL DEFAULT 0,
     to_snapshot pg_snapshot,
     last_seq bigint NOT NULL DEFAULT 0,
     owner text,
@@ -231,25 +237,21 @@ CREATE TABLE refusal_slots (
     PRIMARY KEY (tenant, attestor, reason, slot)
 ) WITH (fillfactor = 50);
 
--- What the keeper has counted of a bucket and not yet told.
+-- The buckets that are suppressing: what became visible since from_snapshot is counted when the period ends.
 CREATE TABLE refusal_windows (
     tenant text NOT NULL,
     attestor text NOT NULL,
     reason text NOT NULL,
     period_start timestamptz NOT NULL,
-    recorded bigint NOT NULL,
-    published bigint NOT NULL,
-    suppressed bigint NOT NULL,
-    first_time timestamptz,
-    last_time timestamptz,
     from_snapshot pg_snapshot NOT NULL,
-    request_ids text[] NOT NULL DEFAULT '{}',
+    recorded bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant, attestor, reason)
 ) WITH (fillfactor = 50);
 
 CREATE TABLE keeper_cursors (
     name text PRIMARY KEY,
-    from_snapshot pg_snapshot NOT NULL DEFAULT '1:1:'
+    from_snapshot pg_snapshot NOT NULL DEFAULT '1:1:',
+    from_at timestamptz NOT NULL DEFAULT '-infinity'
 ) WITH (fillfactor = 50);
 INSERT INTO keeper_cursors (name) VALUES ('refusals');
 
@@ -298,4 +300,5 @@ END
 $$;
 SELECT make_partitions(7);
 
-INSERT INTO tenants (id, title) VALUES ('root', 'Whoever has authenticated as nobody');
+-- Without an event: a rebuild starts with this row (handlers/rebuild/fold.py).
+INSERT INTO tenants (id, title, created_at) VALUES ('root', 'Whoever has authenticated as nobody', 'epoch');

@@ -1,0 +1,1 @@
+"""The built-in attestors, one folder each; none knows another."""

@@ -1,0 +1,87 @@
+"""Admits a machine that shows a join token: scope, uses, expiry, `expect`, `allowReclaim`."""
+
+import hmac
+from hashlib import sha256
+from uuid import UUID
+
+from watchword.handlers.attestor import (
+    Admission,
+    Deferral,
+    Evidence,
+    JoinContext,
+    refuser,
+)
+from watchword.handlers.attestors.join_token.evidence import decode
+from watchword.schemas.errors import SchemaError
+from watchword.schemas.ids import ROLES, NodeId, Role
+from watchword.schemas.reasons import JOIN_TOKEN
+
+ID = "join-token"
+
+refuse = refuser(ID)
+
+_NOBODYS = sha256(b"no token has this secret's digest").digest()
+"""Compared against when there is no such token, so that both refusals take the same steps."""
+
+
+class JoinTokenAttestor:
+    """Proves knowledge of a token's secret: the root of trust for a first machine."""
+
+    id = ID
+    version = "1"
+    roles: frozenset[Role] = ROLES
+    reasons = JOIN_TOKEN
+
+    async def verify(self, evidence: Evidence, context: JoinContext) -> Admission | Deferral:
+        """Admit the holder of a token that has uses left.
+
+        Raises:
+            Refused: `malformed`, `unknown-token`, `bad-secret`, `revoked`, `expired`, `used-up`, `wrong-role`.
+        """
+        # 1. The payload is an id and 32 bytes of secret, and nothing else.
+        # 2. The secret's SHA-256 is the one stored under the id, compared in constant time. From
+        #    here on the token's tenant is authenticated.
+        # 3. The token is neither revoked nor expired, and has uses left.
+        # 4. The token is for machines of this role.
+        # 5. One use is spent; whether one is left is looked at again under the token's lock. What
+        #    the token expects of the claims is the core's to compare.
+
+        # Step 1
+        try:
+            token_id, secret = decode(evidence.payload)
+        except SchemaError:
+            raise refuse("malformed") from None
+
+        # Step 2
+        token = await context.tokens.get(token_id)
+        shown = sha256(secret).digest()
+        same = hmac.compare_digest(shown, _NOBODYS if token is None else token.secret_sha256)
+        if token is None:
+            raise refuse("unknown-token")
+        if not same:
+            raise refuse("bad-secret")
+
+        # Step 3
+        if token.revoked:
+            raise refuse("revoked", tenant_id=token.tenant)
+        if token.expires_at is not None and token.expires_at <= context.now:
+            raise refuse("expired", tenant_id=token.tenant)
+        if token.uses_left <= 0:
+            raise refuse("used-up", tenant_id=token.tenant)
+
+        # Step 4
+        if token.role != context.role:
+            raise refuse("wrong-role", tenant_id=token.tenant)
+
+        # Step 5
+        context.spend(token.id)
+        named = token.expect.get("node") if token.allow_reclaim else None
+        return Admission(
+            tenant=token.tenant,
+            role=token.role,
+            pool=token.pool,
+            site=token.site,
+            node_id=None if named is None else NodeId(UUID(named)),
+            token_id=token.id,
+            allowed_kinds=token.allowed_kinds,
+        )

@@ -1,0 +1,167 @@
+"""One request on its way through an attempt: what was read of it, and what is thought of it so far."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from uuid import UUID
+
+from watchword.handlers.attestor import Admission, Approval, Challenge, Staged
+from watchword.handlers.crypto.csr import Csr, load_csr
+from watchword.handlers.crypto.profile import IssuedCertificate
+from watchword.handlers.crypto.responses import Question
+from watchword.handlers.errors import InvalidInput, Refused
+from watchword.handlers.join.ports import INVALID, UNSUPPORTED, AdmittedCsr, InboxRow, NodeRow, Pair
+from watchword.handlers.join.records import Incoming
+from watchword.schemas.canonical import unb64
+from watchword.schemas.errors import SchemaError
+from watchword.schemas.ids import AttestorId
+from watchword.schemas.requests import MAX_REQUEST_BYTES, Claims, JoinRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The inbox has the outcome of these very bytes."""
+
+    row: InboxRow
+    admission: AdmittedCsr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotJudged:
+    """`INVALID_INPUT` or `UNSUPPORTED`: recorded and counted, but not a refusal."""
+
+    outcome: int
+    reason: str
+    dead_letter: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The CSR was admitted before: the same answer, without effects."""
+
+    admission: AdmittedCsr
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The machine stays out."""
+
+    refused: Refused
+
+
+@dataclass(slots=True)
+class Admit:
+    """The evidence holds. Whether it still does under the locks is for the settlement to say."""
+
+    admission: Admission
+    staged: Staged
+    node_id: UUID
+    rekeys: NodeRow | None
+    """The node as it was read, if this re-keys one."""
+    ban_subjects: tuple[bytes, ...]
+    bindings: tuple[Pair, ...]
+    objection: Refused | None = None
+    """What refuses it unless a ban does first."""
+    certificate: IssuedCertificate | None = None
+    renew_after: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Challenged:
+    """The machine has to answer; nothing is written."""
+
+    challenge: Challenge
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """An operator has to agree."""
+
+    approval: Approval
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The attestor broke its contract, or was too late: `UNAVAILABLE`, no row, another try is welcome."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejudge:
+    """Something that was read has changed: the next attempt verifies again."""
+
+
+Judgement = Replay | NotJudged | Again | Refusal | Admit | Challenged | Waits | Broken | Rejudge
+
+
+class Candidate:
+    """One distinct request of a batch. `judgement` changes as it goes; the rest is read once."""
+
+    __slots__ = (
+        "admitted_before",
+        "attestor",
+        "claims",
+        "csr",
+        "digest",
+        "incoming",
+        "judgement",
+        "possession",
+        "problem",
+        "question",
+        "reads",
+        "request",
+        "state",
+        "tries",
+    )
+
+    def __init__(self, incoming: Incoming) -> None:
+        """Read the record as far as it can be read; nothing is raised."""
+        value = incoming.value or b""
+        self.incoming = incoming
+        self.digest = sha256(value).digest()
+        self.request: JoinRequest | None = None
+        self.csr: Csr | None = None
+        self.state: bytes | None = None
+        self.claims: Claims | None = None
+        self.attestor: AttestorId | None = None
+        self.problem: NotJudged | None = None
+        self.possession: bool = False
+        self.judgement: Judgement | None = None
+        self.admitted_before: AdmittedCsr | None = None
+        self.reads: set[tuple[str, object]] = set()
+        self.tries = 0
+        self.question = Question(self.digest)
+        self._read(value)
+
+    def _read(self, value: bytes) -> None:
+        reply_key: bytes | None = None
+        try:
+            if len(value) > MAX_REQUEST_BYTES:
+                self.problem = NotJudged(INVALID, "undecodable", dead_letter=True)
+                return
+            request = JoinRequest.read(value)
+            der = unb64(request.csr)
+            if request.reply_key is not None:
+                reply_key = unb64(request.reply_key)
+            if request.state is not None:
+                self.state = unb64(request.state)
+        except SchemaError:
+            self.problem = NotJudged(INVALID, "undecodable", dead_letter=True)
+            return
+        self.request = request
+        self.attestor = request.resolved_attestor()
+        self.question = Question(self.digest, request.request_id, sha256(der).digest(), reply_key)
+        try:
+            self.csr = load_csr(der)
+        except InvalidInput as error:
+            self.problem = NotJudged(INVALID, error.reason)
+            return
+        if request.kind != "join":
+            self.problem = NotJudged(UNSUPPORTED, "unsupported-kind")
+
+    def again(self) -> None:
+        """Forget what an attempt thought: a failed attempt leaves nothing behind."""
+        self.judgement = None
+        self.admitted_before = None
+        self.reads = set()

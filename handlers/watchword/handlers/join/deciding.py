@@ -1,0 +1,207 @@
+"""The decision under the locks: a pure function, in arrival order, over an overlay.
+
+Only admitted requests leave effects in the overlay, so the result equals judging the requests one
+after another. A request whose reads an admitted one changed, or that lost a claim it had read as
+free, is verified again by the next attempt (`Rejudge`), not refused.
+
+The order of checks, the first that fails is the reason (numbers of DESIGN, section 5):
+  3.  the CSR was admitted meanwhile: that admission's answer; the public key is another node's;
+  4.  the token's state under its lock;
+  7.  bans;
+  8. to 11. the objection that was noted before;
+  9.  the node is as it was read;
+  10. bindings; and last what may be used once.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from watchword.handlers.errors import Refused
+from watchword.handlers.join.candidate import (
+    Admit,
+    Again,
+    Broken,
+    Candidate,
+    Judgement,
+    Refusal,
+    Rejudge,
+)
+from watchword.handlers.join.ports import AdmittedCsr, NodeRow, Pair, TokenState
+from watchword.schemas.ids import AttestorId
+
+MOST_TRIES = 20
+"""A request that was verified so often and still meets changed reads is answered `UNAVAILABLE`."""
+
+_JOIN = AttestorId("join")
+
+
+@dataclass(slots=True)
+class World:
+    """What the locks and claims of one transaction showed."""
+
+    now: datetime
+    tokens: Mapping[str, TokenState] = field(default_factory=dict[str, TokenState])
+    nodes: Mapping[UUID, NodeRow] = field(default_factory=dict[UUID, NodeRow])
+    admissions_won: set[Pair] = field(default_factory=set[Pair])
+    admission_holders: Mapping[Pair, UUID] = field(default_factory=dict[Pair, UUID])
+    uses_won: set[Pair] = field(default_factory=set[Pair])
+    bindings_won: set[Pair] = field(default_factory=set[Pair])
+    binding_holders: Mapping[Pair, UUID] = field(default_factory=dict[Pair, UUID])
+    banned: set[bytes] = field(default_factory=set[bytes])
+    admitted_csrs: Mapping[bytes, AdmittedCsr] = field(default_factory=dict[bytes, AdmittedCsr])
+
+
+@dataclass(slots=True)
+class Effects:
+    """What the admitted requests of the batch did: the overlay, and afterwards what is to be written."""
+
+    spends: Counter[str] = field(default_factory=Counter[str])
+    admissions: dict[Pair, UUID] = field(default_factory=dict[Pair, UUID])
+    uses: dict[Pair, tuple[UUID, datetime | None]] = field(
+        default_factory=dict[Pair, tuple[UUID, datetime | None]]
+    )
+    bindings: dict[Pair, UUID] = field(default_factory=dict[Pair, UUID])
+    admitted: list[Candidate] = field(default_factory=list[Candidate])
+    by_csr: dict[bytes, Candidate] = field(default_factory=dict[bytes, Candidate])
+    changed: set[tuple[str, object]] = field(default_factory=set[tuple[str, object]])
+
+
+def csr_claim(candidate: Candidate) -> Pair:
+    """Return the claim on a candidate's CSR."""
+    if candidate.csr is None:
+        message = "the candidate was not read"
+        raise RuntimeError(message)
+    return ("csr", candidate.csr.sha256)
+
+
+def key_claim(candidate: Candidate) -> Pair:
+    """Return the claim on a candidate's public key."""
+    if candidate.csr is None:
+        message = "the candidate was not read"
+        raise RuntimeError(message)
+    return ("key", candidate.csr.spki_sha256)
+
+
+def use_claims(candidate: Candidate, admit: Admit) -> dict[Pair, datetime | None]:
+    """Return the claims on what an admission uses up, with the times after which it may be used again."""
+    attestor = candidate.attestor or _JOIN
+    return {(attestor, subject): expires for subject, expires in admit.staged.uses}
+
+
+def decide(candidates: Sequence[Candidate], world: World) -> Effects:
+    """Set the final judgement of each candidate in arrival order and return the effects."""
+    effects = Effects()
+    for candidate in candidates:
+        candidate.judgement = _one(candidate, world, effects)
+    return effects
+
+
+def _one(candidate: Candidate, world: World, effects: Effects) -> Judgement:
+    judgement = candidate.judgement
+    if judgement is None:
+        message = "a candidate without a judgement"
+        raise RuntimeError(message)
+    if isinstance(judgement, Again):
+        return _again(world.admitted_csrs.get(judgement.admission.csr_sha256, judgement.admission))
+    if not isinstance(judgement, Admit):
+        return Rejudge() if candidate.reads & effects.changed else judgement
+
+    # Step 3
+    csr = csr_claim(candidate)
+    if csr[1] in effects.by_csr or csr not in world.admissions_won:
+        return _lost_csr(candidate, csr, world, effects)
+    if candidate.reads & effects.changed:
+        return _again_later(candidate)
+    refusal = _refusal(candidate, judgement, world, effects)
+    if isinstance(refusal, Refused):
+        return Refusal(refusal)
+    if refusal is not None:
+        return refusal
+    _admit(candidate, judgement, effects)
+    return judgement
+
+
+def _again(admission: AdmittedCsr) -> Judgement:
+    return Again(admission) if admission.stands else Refusal(Refused(_JOIN, "csr-reused"))
+
+
+def _lost_csr(candidate: Candidate, csr: Pair, world: World, effects: Effects) -> Judgement:
+    if csr[1] in effects.by_csr:
+        # Admitted by an earlier request of this very batch; the next attempt finds it in the tables.
+        return Rejudge()
+    admission = world.admitted_csrs.get(csr[1])
+    if admission is None:
+        # A claim without its certificate cannot be: both commit together.
+        return _again_later(candidate)
+    return _again(admission)
+
+
+def _again_later(candidate: Candidate) -> Judgement:
+    return Rejudge() if candidate.tries < MOST_TRIES else Broken("reads kept changing")
+
+
+def _refusal(
+    candidate: Candidate, admit: Admit, world: World, effects: Effects
+) -> Refused | Judgement | None:
+    """Return why an admission cannot stand, or None."""
+    attestor = candidate.attestor or _JOIN
+    tenant = admit.admission.tenant
+
+    # Step 3
+    key = key_claim(candidate)
+    owner = effects.admissions.get(key) or world.admission_holders.get(key)
+    if owner is not None and owner != admit.node_id:
+        return Refused(_JOIN, "key-in-use", tenant_id=tenant)
+
+    # Step 4
+    for token_id, uses in Counter(admit.staged.spends).items():
+        state = world.tokens.get(token_id)
+        if state is None or state.revoked:
+            return Refused(attestor, "revoked", tenant_id=tenant)
+        if state.expires_at is not None and state.expires_at <= world.now:
+            return Refused(attestor, "expired", tenant_id=tenant)
+        if state.uses_left - effects.spends[token_id] < uses:
+            return Refused(attestor, "used-up", tenant_id=tenant)
+
+    # Step 7
+    if any(subject in world.banned for subject in admit.ban_subjects):
+        return Refused(_JOIN, "banned", tenant_id=tenant)
+
+    # Steps 8 to 11
+    if admit.objection is not None:
+        return admit.objection
+
+    # Step 9
+    if admit.rekeys is not None and world.nodes.get(admit.rekeys.id) != admit.rekeys:
+        return _again_later(candidate)
+
+    # Step 10: the bindings were read as free, or as this node's; anything else is a change
+    for pair in admit.bindings:
+        holder = effects.bindings.get(pair) or world.binding_holders.get(pair)
+        if holder is not None and holder != admit.node_id:
+            return _again_later(candidate)
+
+    # Step 12
+    for pair in use_claims(candidate, admit):
+        if pair in effects.uses or pair not in world.uses_won:
+            return Refused(attestor, "replayed", tenant_id=tenant)
+    return None
+
+
+def _admit(candidate: Candidate, admit: Admit, effects: Effects) -> None:
+    effects.admitted.append(candidate)
+    csr = csr_claim(candidate)
+    effects.by_csr[csr[1]] = candidate
+    effects.admissions[csr] = admit.node_id
+    effects.admissions[key_claim(candidate)] = admit.node_id
+    for pair, expires in use_claims(candidate, admit).items():
+        effects.uses[pair] = (admit.node_id, expires)
+    for pair in admit.bindings:
+        effects.bindings[pair] = admit.node_id
+        effects.changed.add(("binding", pair))
+    effects.changed.add(("node", admit.node_id))
+    for token_id in admit.staged.spends:
+        effects.spends[token_id] += 1

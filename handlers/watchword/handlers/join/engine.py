@@ -1,0 +1,266 @@
+"""The batch engine: an attempt at a batch, and what happens when it fails.
+
+A batch that fails is tried again whole, with jitter, for ever, on a new connection: the inbox claim
+then tells whether the commit had happened. Only a statement that PostgreSQL refused for its data
+(`StoreRejected`) halves the batch; the one request left is answered `UNAVAILABLE`, without a row.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import structlog
+
+from watchword.handlers.crypto.join_crypto import JoinCrypto
+from watchword.handlers.errors import StoreRejected, Unavailable
+from watchword.handlers.join.answering import Answering
+from watchword.handlers.join.candidate import (
+    Admit,
+    Again,
+    Broken,
+    Candidate,
+    NotJudged,
+    Refusal,
+    Rejudge,
+    Replay,
+    Waits,
+)
+from watchword.handlers.join.deciding import MOST_TRIES
+from watchword.handlers.join.judging import Judge
+from watchword.handlers.join.lane import judge_in_lane, needs_lane
+from watchword.handlers.join.observer import Observer
+from watchword.handlers.join.outcomes import Outcomes
+from watchword.handlers.join.ports import JOINED, JoinStore, Look, Session
+from watchword.handlers.join.reading import Loader
+from watchword.handlers.join.records import Answer, Incoming
+from watchword.handlers.join.settlement import settle
+
+_log = structlog.get_logger(__name__)
+
+_FIRST_PAUSE_S = 0.02
+_LONGEST_PAUSE_S = 0.5
+_DOUBLINGS = 5
+
+
+class Engine:
+    """Judges batches; implements `join.records.JoinService`."""
+
+    def __init__(
+        self,
+        store: JoinStore,
+        judge: Judge,
+        outcomes: Outcomes,
+        answering: Answering,
+        crypto: JoinCrypto,
+        observer: Observer,
+        *,
+        before_commit: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`before_commit` is a fault suite's seam; production leaves it alone."""
+        self._store = store
+        self._judge = judge
+        self._outcomes = outcomes
+        self._answering = answering
+        self._crypto = crypto
+        self._observer = observer
+        self._before_commit = before_commit
+
+    async def judge(self, batch: Sequence[Incoming]) -> list[Answer]:
+        """See `join.records.JoinService`."""
+        everyone = [Candidate(incoming) for incoming in batch]
+        distinct: dict[bytes, Candidate] = {}
+        for candidate in everyone:
+            distinct.setdefault(candidate.digest, candidate)
+        answers: dict[bytes, Answer] = {}
+        await self._settled(list(distinct.values()), answers)
+        return [answers[candidate.digest] for candidate in everyone]
+
+    async def quarantine(self, record: Incoming, reason: str) -> None:
+        """See `join.records.JoinService`."""
+        # Not by its bytes, which nobody has, but by its place: a redelivery counts once.
+        place = f"{record.topic}/{record.partition}/{record.offset}".encode()
+        candidate = Candidate(Incoming(place, record.topic, record.partition, record.offset))
+        candidate.problem = NotJudged(candidate.problem.outcome if candidate.problem else 4, reason)
+        await self._settled([candidate], {})
+
+    async def _settled(self, candidates: list[Candidate], answers: dict[bytes, Answer]) -> None:
+        """Answer every candidate, whatever it takes."""
+        failures = 0
+        while candidates:
+            try:
+                candidates = await self._attempt(candidates, answers)
+                failures = 0
+            except Unavailable as error:
+                failures += 1
+                self._observer.retried(str(error))
+                if failures == 1:
+                    _log.warning(
+                        "attempt failed, trying again", error=str(error), requests=len(candidates)
+                    )
+                await asyncio.sleep(_pause(failures))
+            except StoreRejected as error:
+                _log.error("a statement was refused", error=str(error), requests=len(candidates))
+                if len(candidates) == 1:
+                    await self._give_up(candidates[0], answers)
+                    return
+                self._observer.halved()
+                half = len(candidates) // 2
+                await self._settled(candidates[:half], answers)
+                await self._settled(candidates[half:], answers)
+                return
+
+    async def _give_up(self, candidate: Candidate, answers: dict[bytes, Answer]) -> None:
+        """Answer `UNAVAILABLE`: our own bug or impossible data; nothing is recorded."""
+        now = await self._now()
+        answers[candidate.digest] = self._answering.unavailable(candidate, now)
+        self._observer.answered(candidate, answers[candidate.digest])
+
+    async def _now(self) -> datetime:
+        failures = 0
+        while True:
+            try:
+                session = await self._store.session()
+                broken = True
+                try:
+                    look = await session.look([], [], [])
+                    broken = False
+                    return look.now
+                finally:
+                    await self._store.release(session, broken=broken)
+            except Unavailable:
+                failures += 1
+                await asyncio.sleep(_pause(failures))
+
+    async def _attempt(
+        self, candidates: list[Candidate], answers: dict[bytes, Answer]
+    ) -> list[Candidate]:
+        """Judge, settle and answer; return those that have to be judged again.
+
+        Raises:
+            Unavailable: nothing is known of what was committed; try again.
+            StoreRejected: the transaction was rolled back.
+        """
+        for candidate in candidates:
+            candidate.again()
+            candidate.tries += 1
+        session = await self._store.session()
+        broken = True
+        try:
+            now = await self._attempt_in(session, candidates)
+            broken = False
+        except StoreRejected:
+            broken = False
+            raise
+        finally:
+            await self._store.release(session, broken=broken)
+        await self._lanes(candidates, now)
+        return await self._answer(candidates, answers, now)
+
+    async def _attempt_in(self, session: Session, candidates: list[Candidate]) -> datetime:
+        # A. Read and verify
+        look = await session.look(
+            [c.digest for c in candidates],
+            [c.csr.sha256 for c in candidates if c.csr is not None],
+            [c.csr.spki_sha256 for c in candidates if c.csr is not None],
+        )
+        await _recall(session, candidates, look)
+        loader = Loader(session)
+        try:
+            await self._judge.judge(
+                [c for c in candidates if not needs_lane(c, self._judge)], look, loader
+            )
+        finally:
+            await loader.close()
+
+        # B. Claim, decide, write
+        for candidate in candidates:
+            if candidate.tries > MOST_TRIES:
+                candidate.judgement = Broken("tried too often")
+            if isinstance(candidate.judgement, Waits):
+                candidate.judgement = Broken("approvals are not served")
+        to_settle = [
+            c for c in candidates if isinstance(c.judgement, Admit | Again | Refusal | NotJudged)
+        ]
+        if to_settle:
+            await session.begin()
+            try:
+                await settle(session, to_settle, look.now, self._outcomes)
+                self._before_commit()
+            except BaseException:
+                await session.rollback()
+                raise
+            await session.commit()
+        # What another transaction had recorded meanwhile
+        if recorded := [c for c in to_settle if isinstance(c.judgement, Replay)]:
+            await _recall_replays(session, recorded)
+        return look.now
+
+    async def _lanes(self, candidates: Sequence[Candidate], now: datetime) -> None:
+        """Judge those whose attestor brings its own SQL, each in a transaction of its own."""
+        for candidate in candidates:
+            if candidate.judgement is None:
+                await judge_in_lane(
+                    candidate, self._store, self._judge, self._outcomes, now, self._before_commit
+                )
+
+    async def _answer(
+        self, candidates: Sequence[Candidate], answers: dict[bytes, Answer], now: datetime
+    ) -> list[Candidate]:
+        # C. Answer
+        chain = await self._crypto.signer.chain()
+        again: list[Candidate] = []
+        for candidate in candidates:
+            if isinstance(candidate.judgement, Rejudge):
+                again.append(candidate)
+                continue
+            answer = self._answering.answer(candidate, chain, now)
+            answers[candidate.digest] = answer
+            self._observer.answered(candidate, answer)
+        return again
+
+
+async def _recall(session: Session, candidates: Sequence[Candidate], look: Look) -> None:
+    """Set the judgement of what is recorded already: the same bytes, or an admitted CSR."""
+    replays: list[Candidate] = []
+    admitted: list[Candidate] = []
+    for candidate in candidates:
+        row = look.inbox.get(candidate.digest)
+        if row is not None and (row.not_after is None or row.not_after > look.now):
+            candidate.judgement = Replay(row)
+            replays.append(candidate)
+        elif (
+            candidate.problem is None
+            and candidate.csr is not None
+            and candidate.csr.sha256 in look.csrs
+        ):
+            admitted.append(candidate)
+    if replays:
+        await _recall_replays(session, replays)
+    if admitted:
+        known = await session.admissions([c.csr.sha256 for c in admitted if c.csr is not None])
+        for candidate in admitted:
+            if (
+                candidate.csr is not None
+                and (admission := known.get(candidate.csr.sha256)) is not None
+            ):
+                candidate.admitted_before = admission
+
+
+async def _recall_replays(session: Session, candidates: Sequence[Candidate]) -> None:
+    """Add the admissions that joined replays speak of."""
+    csrs = [
+        c.judgement.row.csr_sha256
+        for c in candidates
+        if isinstance(c.judgement, Replay) and c.judgement.row.outcome == JOINED
+    ]
+    known = await session.admissions([csr for csr in csrs if csr is not None]) if csrs else {}
+    for candidate in candidates:
+        replay = candidate.judgement
+        if isinstance(replay, Replay) and replay.row.csr_sha256 is not None:
+            candidate.judgement = Replay(replay.row, known.get(replay.row.csr_sha256))
+
+
+def _pause(failures: int) -> float:
+    longest: float = min(_FIRST_PAUSE_S * 2 ** min(failures, _DOUBLINGS), _LONGEST_PAUSE_S)
+    return longest * (0.5 + random.random())  # noqa: S311 - jitter, no secret

@@ -1,0 +1,160 @@
+"""The lane of attestors that bring their own SQL (`uses_tx = True`).
+
+Such a join has a transaction of its own on a small second pool: inbox claim, savepoint, `verify` and
+settlement inside it; a refusal undoes both and then writes its row. This guards against mistakes,
+not malice: an attestor's code can do all that a worker can.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from watchword.handlers.errors import StoreRejected
+from watchword.handlers.join.candidate import (
+    Admit,
+    Again,
+    Broken,
+    Candidate,
+    Challenged,
+    NotJudged,
+    Refusal,
+    Rejudge,
+    Replay,
+    Waits,
+)
+from watchword.handlers.join.judging import Judge
+from watchword.handlers.join.outcomes import Outcomes
+from watchword.handlers.join.ports import REFUSED, InboxClaim, JoinStore, Look, Session
+from watchword.handlers.join.reading import Loader
+from watchword.handlers.join.settlement import settle_claimed
+
+_CONTROL = re.compile(
+    r"\s*(?:begin|start|commit|end|rollback|abort|savepoint|release|prepare|set|reset|discard|lock|copy|listen|notify|do|call)\b",
+    re.IGNORECASE,
+)
+
+
+class LaneTransaction:
+    """Implements `attestor.RawTransaction`: one statement a call, no transaction or role control."""
+
+    def __init__(self, session: Session) -> None:
+        """Speak through the lane's session."""
+        self._session = session
+        self.failed = False
+
+    async def fetch(self, statement: str, *arguments: object) -> Sequence[Any]:
+        """Return the rows."""
+        rows: Sequence[Any] = await self._run(statement, arguments, rows=True)
+        return rows
+
+    async def execute(self, statement: str, *arguments: object) -> str:
+        """Run a statement."""
+        return str(await self._run(statement, arguments, rows=False))
+
+    async def _run(self, statement: str, arguments: Sequence[object], *, rows: bool) -> Any:  # noqa: ANN401 - what the statement returns
+        if _CONTROL.match(statement):
+            self.failed = True
+            message = "transaction and role control are the core's"
+            raise PermissionError(message)
+        try:
+            return await self._session.raw(statement, arguments, rows=rows)
+        except Exception:
+            # PostgreSQL has aborted the transaction: whatever the author makes of it, no admission.
+            self.failed = True
+            raise
+
+
+def needs_lane(candidate: Candidate, judge: Judge) -> bool:
+    """Tell whether a candidate that nothing is known of yet goes through the lane."""
+    if (
+        candidate.judgement is not None
+        or candidate.problem is not None
+        or candidate.admitted_before is not None
+    ):
+        return False
+    registered = judge.registered(candidate)
+    return registered is not None and bool(getattr(registered.attestor, "uses_tx", False))
+
+
+async def judge_in_lane(
+    candidate: Candidate,
+    store: JoinStore,
+    judge: Judge,
+    outcomes: Outcomes,
+    now: datetime,
+    before_commit: Callable[[], None],
+) -> None:
+    """Judge and settle one candidate in a transaction of its own; sets its judgement.
+
+    Raises:
+        StoreUnavailable: whether it was committed is unknown; try again.
+    """
+    session = await store.lane()
+    broken = True
+    try:
+        await session.begin()
+        try:
+            await _in_transaction(candidate, session, judge, outcomes, now)
+            before_commit()
+        except BaseException:
+            await session.rollback()
+            raise
+        await session.commit()
+        if (
+            isinstance(candidate.judgement, Replay)
+            and candidate.judgement.row.csr_sha256 is not None
+        ):
+            row = candidate.judgement.row
+            known = await session.admissions([row.csr_sha256] if row.csr_sha256 else [])
+            candidate.judgement = Replay(row, known.get(row.csr_sha256 or b""))
+        broken = False
+    except StoreRejected:
+        broken = False
+        raise
+    finally:
+        await store.release(session, broken=broken)
+
+
+async def _in_transaction(
+    candidate: Candidate, session: Session, judge: Judge, outcomes: Outcomes, now: datetime
+) -> None:
+    claim = InboxClaim(candidate.digest, REFUSED, None, candidate.question.csr_sha256, None, None)
+    if candidate.digest not in await session.claim_inbox([claim], now):
+        rows = await session.read_inbox([candidate.digest])
+        row = rows.get(candidate.digest)
+        candidate.judgement = Rejudge() if row is None else Replay(row)
+        return
+    loader = Loader(session)
+    try:
+        await session.savepoint()
+        await _verify(candidate, session, judge, now, loader)
+        if isinstance(candidate.judgement, Admit):
+            await settle_claimed(session, [candidate], {candidate.digest: claim}, now, outcomes)
+            if isinstance(candidate.judgement, Admit):
+                return
+        # A deferral keeps the author's writes; everything else undoes them.
+        if not isinstance(candidate.judgement, Challenged | Waits):
+            await session.rollback_to_savepoint()
+        if isinstance(candidate.judgement, Refusal | NotJudged | Again):
+            await settle_claimed(session, [candidate], {candidate.digest: claim}, now, outcomes)
+        else:
+            await session.give_back([], [], [], [candidate.digest])
+    finally:
+        await loader.close()
+
+
+async def _verify(
+    candidate: Candidate, session: Session, judge: Judge, now: datetime, loader: Loader
+) -> None:
+    """Verify inside the savepoint; what the author's statements broke is never an admission."""
+    before = await session.transaction_id()
+    transaction = LaneTransaction(session)
+    look = Look(now, {}, {}, {})
+    await judge.judge([candidate], look, loader, tx=transaction)
+    if transaction.failed:
+        if isinstance(candidate.judgement, Admit):
+            candidate.judgement = Broken("its own statement failed")
+        return
+    if await session.transaction_id() != before:
+        candidate.judgement = Broken("it left the transaction")

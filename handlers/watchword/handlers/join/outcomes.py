@@ -1,0 +1,345 @@
+"""What a settlement writes: rows and journal entries, made from judgements. Pure but for fresh ids."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from watchword.handlers.catalog import Catalog
+from watchword.handlers.errors import Refused
+from watchword.handlers.join.candidate import Admit, Candidate, NotJudged, Refusal
+from watchword.handlers.join.deciding import Effects, csr_claim, key_claim, use_claims
+from watchword.handlers.join.ports import (
+    Bucket,
+    Digest,
+    NewCertificate,
+    NewNode,
+    NewSubject,
+    RefusalRow,
+    Writes,
+)
+from watchword.handlers.journal import Entry, entry, new_event_id, refusal_key
+from watchword.schemas.canonical import b64
+from watchword.schemas.events import JoinRefused, NodeJoined
+from watchword.schemas.ids import ROOT, AttestorId
+from watchword.schemas.reasons import Reason
+from watchword.schemas.times import rfc3339
+from watchword.schemas.topics import JOIN_REFUSED, NODE_EVENTS
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def microseconds(at: datetime) -> int:
+    """Return a time as microseconds since the epoch: exact, as PostgreSQL keeps it."""
+    since = at - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A refusal, or what was not understood, to be recorded and perhaps published."""
+
+    candidate: Candidate
+    type: str
+    attestor: str
+    reason: Reason
+    tenant: str
+    hardware_key_sha256: bytes | None
+
+    @property
+    def bucket(self) -> Bucket:
+        """The bucket that bounds its publication."""
+        return (self.tenant, self.attestor, self.reason.name)
+
+    def row(self, *, published: bool) -> RefusalRow:
+        """Return the durable row."""
+        c = self.candidate
+        return RefusalRow(
+            type=self.type,
+            attestor=self.attestor,
+            reason=self.reason.name,
+            tenant=self.tenant,
+            role=None if c.request is None else c.request.role,
+            request_sha256=c.digest,
+            request_id=None if c.request is None else c.request.request_id,
+            csr_sha256=c.question.csr_sha256,
+            hardware_key_sha256=self.hardware_key_sha256,
+            topic=c.incoming.topic,
+            partition=c.incoming.partition,
+            offset=c.incoming.offset,
+            published=published,
+        )
+
+
+class Outcomes:
+    """Makes rows and entries for one worker."""
+
+    def __init__(self, catalog: Catalog, *, worker: str, source: str) -> None:
+        """`worker` is this worker's name, `source` the CloudEvents source."""
+        self._catalog = catalog
+        self.worker = worker
+        self._source = source
+
+    # Joins
+
+    def writes(self, effects: Effects) -> Writes:
+        """Return the rows of the admitted."""
+        nodes: list[NewNode] = []
+        rekeyed: list[NewNode] = []
+        certificates: list[NewCertificate] = []
+        subjects: list[NewSubject] = []
+        for candidate in effects.admitted:
+            admit = _admit(candidate)
+            (nodes if admit.rekeys is None else rekeyed).append(_node(candidate, admit))
+            certificates.append(_certificate(candidate, admit))
+            subjects += [
+                NewSubject(subject.digest, admit.node_id, subject.kind, subject.value)
+                for subject in admit.admission.subjects
+            ]
+        return Writes(effects.spends, nodes, rekeyed, certificates, subjects)
+
+    def joins(
+        self, effects: Effects, superseded: Mapping[UUID, Sequence[Digest]], now: datetime
+    ) -> list[Entry]:
+        """Return one `node.joined` for each of the admitted, in arrival order."""
+        return [self._joined(candidate, superseded, now) for candidate in effects.admitted]
+
+    def _joined(
+        self, candidate: Candidate, superseded: Mapping[UUID, Sequence[Digest]], now: datetime
+    ) -> Entry:
+        admit = _admit(candidate)
+        node = _node(candidate, admit)
+        certificate = _certificate(candidate, admit)
+        event_id = new_event_id()
+        event = NodeJoined(
+            id=str(event_id),
+            time=rfc3339(now),
+            tenant=node.tenant,
+            node_id=str(node.id),
+            role=node.role,
+            pool=node.pool,
+            site=node.site,
+            attestor=node.attestor,
+            node_key=node.node_key_uri or "unattested",
+            token_id=node.token_id,
+            csr_sha256=certificate.csr_sha256.hex(),
+            certificate_serial=certificate.serial.hex(),
+            not_before=rfc3339(certificate.not_before),
+            not_after=rfc3339(certificate.not_after),
+            allowed_kinds=certificate.allowed_kinds,
+            reclaimed=admit.rekeys is not None,
+            request_id=candidate.question.request_id or "",
+        )
+        return entry(
+            event,
+            event_id=event_id,
+            occurred_at=now,
+            key=str(node.id).encode(),
+            source=self._source,
+            subject=str(node.id),
+            topic=NODE_EVENTS,
+            private=_private(candidate, admit, node, certificate, superseded.get(node.id, ()), now),
+        )
+
+    # Refusals and what was not understood
+
+    def refusals(self, candidates: Sequence[Candidate]) -> list[Counted]:
+        """Return what has to be recorded of these candidates, in arrival order."""
+        found: list[Counted] = []
+        for candidate in candidates:
+            match candidate.judgement:
+                case Refusal(refused):
+                    found.append(self._refused(candidate, refused))
+                case NotJudged(_, reason):
+                    found.append(self.not_understood(candidate, reason))
+                case _:
+                    pass
+        return found
+
+    def _refused(self, candidate: Candidate, refused: Refused) -> Counted:
+        return Counted(
+            candidate,
+            "refused",
+            refused.attestor,
+            self._catalog.reason(refused.attestor, refused.reason),
+            refused.tenant_id or ROOT,
+            _claimed_hardware_key(candidate),
+        )
+
+    def not_understood(self, candidate: Candidate, reason: str) -> Counted:
+        """Return the record of a request that was not understood; root's, whoever sent it."""
+        return Counted(
+            candidate,
+            "invalid",
+            "join",
+            self._catalog.reason(AttestorId("join"), reason),
+            ROOT,
+            _claimed_hardware_key(candidate),
+        )
+
+    def refusal_entry(self, counted: Counted, now: datetime) -> Entry:
+        """Return the published detail of one refusal."""
+        candidate = counted.candidate
+        row = counted.row(published=True)
+        event_id = new_event_id()
+        event = JoinRefused(
+            id=str(event_id),
+            type="security.join.refused" if counted.type == "refused" else "security.join.invalid",
+            time=rfc3339(now),
+            tenant=row.tenant,
+            attestor=row.attestor,
+            reason=row.reason,
+            refusal=f"{row.attestor}:{row.reason}",
+            code=counted.reason.code,
+            severity=counted.reason.severity,
+            role=row.role,
+            csr_sha256=None if row.csr_sha256 is None else row.csr_sha256.hex(),
+            claimed_hardware_key_sha256=None
+            if row.hardware_key_sha256 is None
+            else row.hardware_key_sha256.hex(),
+            request_id=row.request_id,
+            request_sha256=row.request_sha256.hex(),
+            topic=row.topic,
+            partition=row.partition,
+            offset=row.offset,
+            worker=self.worker,
+        )
+        return entry(
+            event,
+            event_id=event_id,
+            occurred_at=now,
+            key=refusal_key(row.tenant, row.attestor, row.reason),
+            source=self._source,
+            subject=f"join/{candidate.question.request_id or candidate.digest.hex()}",
+            topic=JOIN_REFUSED,
+            event_class="refusal",
+        )
+
+
+def _admit(candidate: Candidate) -> Admit:
+    if not isinstance(candidate.judgement, Admit):
+        message = "not an admission"
+        raise TypeError(message)
+    return candidate.judgement
+
+
+def _node(candidate: Candidate, admit: Admit) -> NewNode:
+    """Return the node; a reclaimed one keeps tenant, pool, site and role."""
+    place = admit.rekeys or admit.admission
+    return NewNode(
+        id=admit.node_id,
+        tenant=place.tenant,
+        pool=place.pool,
+        site=place.site,
+        role=place.role,
+        attestor=candidate.attestor or "",
+        token_id=admit.admission.token_id,
+        node_key_uri=admit.admission.node_key_uri,
+        hardware_key=admit.admission.hardware_key,
+    )
+
+
+def _certificate(candidate: Candidate, admit: Admit) -> NewCertificate:
+    issued = admit.certificate
+    if issued is None or candidate.csr is None:
+        message = "an admission without a certificate"
+        raise RuntimeError(message)
+    return NewCertificate(
+        csr_sha256=candidate.csr.sha256,
+        node_id=admit.node_id,
+        serial=issued.serial,
+        tbs_sha256=issued.tbs_sha256,
+        spki_sha256=candidate.csr.spki_sha256,
+        not_before=issued.not_before,
+        not_after=issued.not_after,
+        allowed_kinds=admit.admission.allowed_kinds,
+        node_key_uri=admit.admission.node_key_uri,
+        der=issued.der,
+        who=f"attestor:{candidate.attestor}",
+        detail=json.dumps(
+            {"request": candidate.digest.hex(), "reclaimed": admit.rekeys is not None}
+        ),
+    )
+
+
+def _private(
+    candidate: Candidate,
+    admit: Admit,
+    node: NewNode,
+    certificate: NewCertificate,
+    superseded: Sequence[Digest],
+    now: datetime,
+) -> dict[str, Any]:
+    """Return what `rebuild` folds: rows with bytes in base64 and times in microseconds."""
+    at = microseconds(now)
+    return {
+        "node": {
+            "id": str(node.id),
+            "tenant": node.tenant,
+            "pool": node.pool,
+            "site": node.site,
+            "role": node.role,
+            "state": "adopting",
+            "attestor": node.attestor,
+            "token_id": node.token_id,
+            "node_key_uri": node.node_key_uri,
+            "hardware_key": node.hardware_key
+            or (admit.rekeys.hardware_key if admit.rekeys else None),
+            "generation": 1 if admit.rekeys is None else admit.rekeys.generation + 1,
+            "joined_at": at if admit.rekeys is None else None,
+            "updated_at": at,
+        },
+        "certificate": {
+            "csr_sha256": b64(certificate.csr_sha256),
+            "node_id": str(certificate.node_id),
+            "serial": b64(certificate.serial),
+            "tbs_sha256": b64(certificate.tbs_sha256),
+            "spki_sha256": b64(certificate.spki_sha256),
+            "not_before": microseconds(certificate.not_before),
+            "not_after": microseconds(certificate.not_after),
+            "allowed_kinds": None
+            if certificate.allowed_kinds is None
+            else list(certificate.allowed_kinds),
+            "node_key_uri": certificate.node_key_uri,
+            "der": b64(certificate.der),
+            "is_current": True,
+            "issued_at": at,
+            "revoked_at": None,
+            "revoked_why": None,
+        },
+        "claims": [
+            {"kind": kind, "subject": b64(subject)}
+            for kind, subject in (csr_claim(candidate), key_claim(candidate))
+        ],
+        "subjects": [
+            {"kind": s.kind, "value": s.value, "subject": b64(s.digest)}
+            for s in admit.admission.subjects
+        ],
+        "bindings": [
+            {"attestor": attestor, "subject": b64(subject)} for attestor, subject in admit.bindings
+        ],
+        "uses": [
+            {
+                "attestor": attestor,
+                "subject": b64(subject),
+                "used_at": at,
+                "expires_at": None if expires is None else microseconds(expires),
+            }
+            for (attestor, subject), expires in use_claims(candidate, admit).items()
+        ],
+        "spent": dict.fromkeys(admit.staged.spends, 1),
+        "token": admit.staged.spends[0] if admit.staged.spends else None,
+        "revoked": [b64(digest) for digest in superseded],
+        "revoked_at": at if superseded else None,
+        "revoked_why": "re-keyed" if superseded else None,
+    }
+
+
+def _claimed_hardware_key(candidate: Candidate) -> bytes | None:
+    claims = candidate.claims
+    if claims is None or claims.hardware_key is None:
+        return None
+    return sha256(claims.hardware_key.encode()).digest()

@@ -1,0 +1,77 @@
+"""What the configuration lets an attestor return, and which kinds of commands there are."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from watchword.handlers.attestor import Admission
+from watchword.schemas.ids import ROLES, AttestorId, Role
+
+KINDS: frozenset[str] = frozenset(
+    (
+        "inventory.refresh",
+        "logs.collect",
+        "diag.ping",
+        "diag.report",
+        "disk.wipe",
+        "deploy.image",
+        "deploy.package",
+        "boot.kexec",
+        "agent.restart",
+        "agent.update",
+    )
+)
+"""The registered kinds of commands."""
+
+_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]*(?:\.[a-z0-9][a-z0-9-]*)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`[attestors.<id>]`: None is no limit. Without a section an attestor may return nothing but what is here."""
+
+    tenants: frozenset[str] | None = None
+    pools: frozenset[str] | None = None
+    sites: frozenset[str] | None = None
+    roles: frozenset[Role] = ROLES
+    kinds: frozenset[str] | None = None
+    unrestricted_kinds: bool = False
+    """Whether it may leave a node's kinds unrestricted."""
+
+
+def known_kind(kind: str, registered: frozenset[str] = KINDS) -> bool:
+    """Tell whether a kind is registered, or is `prefix.*` and matches one that is."""
+    if kind.endswith(".*"):
+        prefix = kind[:-1]
+        return bool(_PATTERN.fullmatch(kind[:-2])) and any(k.startswith(prefix) for k in registered)
+    return kind in registered
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPolicy:
+    """The limits of all attestors. One that has no section may return nothing."""
+
+    attestors: Mapping[AttestorId, Limits] = field(default_factory=dict[AttestorId, Limits])
+    registered_kinds: frozenset[str] = KINDS
+
+    def allows(self, attestor: AttestorId, admission: Admission) -> bool:
+        """Tell whether this attestor may return this admission. No section means no."""
+        limits = self.attestors.get(attestor)
+        if limits is None:
+            return False
+        return (
+            (limits.tenants is None or admission.tenant in limits.tenants)
+            and (limits.pools is None or admission.pool in limits.pools)
+            and (limits.sites is None or admission.site is None or admission.site in limits.sites)
+            and admission.role in limits.roles
+            and self._allows_kinds(limits, admission.allowed_kinds)
+        )
+
+    def _allows_kinds(self, limits: Limits, kinds: tuple[str, ...] | None) -> bool:
+        if kinds is None:
+            return limits.unrestricted_kinds
+        return all(
+            known_kind(kind, self.registered_kinds)
+            and (limits.kinds is None or kind in limits.kinds)
+            for kind in kinds
+        )

@@ -1,0 +1,225 @@
+"""Phase B: claim, decide, write, in one short transaction without foreign code.
+
+The order of locks binds every writer of the schema: bans, inbox, tokens, nodes, admission claims,
+uses, bindings, refusal slots, the journal. Within a table rows are taken in the order of their key.
+  0. wait for bans that run (`Session.begin`);
+  1. claim the digests; what is not ours is replayed;
+  2. lock or claim the union of what any admission wants, table by table;
+  3. read again, under the locks, what can have changed; decide;
+  4. give back claims that nobody won, correct provisional owners;
+  5. claim refusal slots, write;
+  6. append to the journal, last.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from watchword.handlers.join.candidate import (
+    Admit,
+    Again,
+    Broken,
+    Candidate,
+    NotJudged,
+    Refusal,
+    Rejudge,
+    Replay,
+)
+from watchword.handlers.join.deciding import (
+    Effects,
+    World,
+    csr_claim,
+    decide,
+    key_claim,
+    use_claims,
+)
+from watchword.handlers.join.outcomes import Outcomes
+from watchword.handlers.join.ports import (
+    JOINED,
+    REFUSED,
+    Bucket,
+    InboxClaim,
+    Pair,
+    Session,
+)
+
+
+async def settle(
+    session: Session, candidates: Sequence[Candidate], now: datetime, outcomes: Outcomes
+) -> None:
+    """Settle candidates in the transaction that `session.begin` opened; the caller commits.
+
+    Every candidate has a judgement; afterwards it is the one to answer with (`Rejudge`: none yet).
+    """
+    # Step 1
+    expected = {c.digest: _claim(c) for c in candidates}
+    ours = await session.claim_inbox([expected[digest] for digest in sorted(expected)], now)
+    mine = [c for c in candidates if c.digest in ours]
+    if len(mine) < len(candidates):
+        await _replay(session, [c for c in candidates if c.digest not in ours])
+    await settle_claimed(session, mine, expected, now, outcomes)
+
+
+async def settle_claimed(
+    session: Session,
+    mine: Sequence[Candidate],
+    expected: dict[bytes, InboxClaim],
+    now: datetime,
+    outcomes: Outcomes,
+) -> None:
+    """Do steps 2 to 6 for candidates whose digests are claimed with `expected` outcomes."""
+    # Steps 2 and 3
+    wanted = _Wanted(mine)
+    world = await _claimed(session, mine, wanted, now)
+    effects = decide(mine, world)
+
+    # Step 4
+    await _tidy(session, mine, expected, wanted, world, effects)
+
+    # Step 5
+    await _write(session, mine, effects, now, outcomes)
+
+
+def _claim(candidate: Candidate) -> InboxClaim:
+    """Return the outcome that phase A expects; mostly it is the final one, and is not written twice."""
+    csr = candidate.question.csr_sha256
+    match candidate.judgement:
+        case Admit() as admit if admit.objection is None:
+            return InboxClaim(candidate.digest, JOINED, admit.node_id, csr, None, None)
+        case Admit(objection=refused) if refused is not None:
+            return InboxClaim(candidate.digest, REFUSED, None, csr, str(refused), None)
+        case Again(admission):
+            return InboxClaim(candidate.digest, JOINED, admission.node_id, csr, None, None)
+        case Refusal(refused):
+            return InboxClaim(candidate.digest, REFUSED, None, csr, str(refused), None)
+        case NotJudged(outcome, reason):
+            return InboxClaim(candidate.digest, outcome, None, csr, f"join:{reason}", None)
+        case other:
+            message = f"{type(other).__name__} is not settled"
+            raise RuntimeError(message)
+
+
+async def _replay(session: Session, candidates: Sequence[Candidate]) -> None:
+    rows = await session.read_inbox([c.digest for c in candidates])
+    for candidate in candidates:
+        row = rows.get(candidate.digest)
+        # Gone again: its owner was rolled back or gave it up after our claim had waited for it.
+        candidate.judgement = Rejudge() if row is None else Replay(row)
+
+
+async def _claimed(
+    session: Session, mine: Sequence[Candidate], wanted: "_Wanted", now: datetime
+) -> World:
+    """Lock and claim what any admission wants, in the order of locks; read what was lost."""
+    world = World(now)
+    agains = [c.judgement.admission.csr_sha256 for c in mine if isinstance(c.judgement, Again)]
+    admits = [c.judgement for c in mine if isinstance(c.judgement, Admit)]
+    possible = [a for a in admits if a.objection is None]
+    tokens = sorted({token for a in possible for token in a.staged.spends})
+    if tokens:
+        world.tokens = await session.lock_tokens(tokens)
+    nodes = sorted({a.rekeys.id for a in possible if a.rekeys is not None})
+    if nodes:
+        world.nodes = await session.lock_nodes(nodes)
+    lost: list[Pair] = []
+    if wanted.admissions:
+        world.admissions_won = await session.claim_admissions(wanted.admissions)
+        lost = [pair for pair in wanted.admissions if pair not in world.admissions_won]
+    if wanted.uses:
+        world.uses_won = await session.claim_uses(wanted.uses, now)
+    if wanted.bindings:
+        world.bindings_won = await session.claim_bindings(wanted.bindings)
+        if missed := [pair for pair in wanted.bindings if pair not in world.bindings_won]:
+            world.binding_holders = await session.bindings(missed)
+    if lost:
+        world.admission_holders = await session.holders_of_admissions(lost)
+    if csrs := sorted({*agains, *(subject for kind, subject in lost if kind == "csr")}):
+        world.admitted_csrs = await session.admissions(csrs)
+    if subjects := sorted({subject for a in admits for subject in a.ban_subjects}):
+        world.banned = await session.banned(subjects)
+    return world
+
+
+class _Wanted:
+    """The union of what admissions want, with provisional owners: the first candidate that wants each."""
+
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        self.admissions: dict[Pair, UUID] = {}
+        self.uses: dict[Pair, tuple[UUID, datetime | None]] = {}
+        self.bindings: dict[Pair, UUID] = {}
+        for candidate in candidates:
+            admit = candidate.judgement
+            if not isinstance(admit, Admit):
+                continue
+            self.admissions.setdefault(csr_claim(candidate), admit.node_id)
+            if admit.objection is not None:
+                continue
+            self.admissions.setdefault(key_claim(candidate), admit.node_id)
+            for pair, expires in use_claims(candidate, admit).items():
+                self.uses.setdefault(pair, (admit.node_id, expires))
+            for pair in admit.bindings:
+                self.bindings.setdefault(pair, admit.node_id)
+
+
+async def _tidy(
+    session: Session,
+    mine: Sequence[Candidate],
+    expected: dict[bytes, InboxClaim],
+    wanted: _Wanted,
+    world: World,
+    effects: Effects,
+) -> None:
+    undone = [c.digest for c in mine if isinstance(c.judgement, Rejudge | Broken)]
+    await session.give_back(
+        sorted(world.admissions_won - effects.admissions.keys()),
+        sorted(world.uses_won - effects.uses.keys()),
+        sorted(world.bindings_won - effects.bindings.keys()),
+        undone,
+    )
+    settled = [_claim(c) for c in mine if not isinstance(c.judgement, Rejudge | Broken)]
+    await session.correct(
+        {
+            pair: node
+            for pair, node in effects.admissions.items()
+            if pair in world.admissions_won and wanted.admissions.get(pair) != node
+        },
+        {pair: use for pair, use in effects.uses.items() if wanted.uses.get(pair) != use},
+        {
+            pair: node
+            for pair, node in effects.bindings.items()
+            if pair in world.bindings_won and wanted.bindings.get(pair) != node
+        },
+        [claim for claim in settled if claim != expected[claim.digest]],
+    )
+
+
+async def _write(
+    session: Session, mine: Sequence[Candidate], effects: Effects, now: datetime, outcomes: Outcomes
+) -> None:
+    rekeyed = sorted(
+        c.judgement.rekeys.id
+        for c in effects.admitted
+        if isinstance(c.judgement, Admit) and c.judgement.rekeys is not None
+    )
+    superseded = await session.supersede(rekeyed, now, "re-keyed") if rekeyed else {}
+    entries = outcomes.joins(effects, superseded, now)
+    if effects.admitted:
+        await session.write(outcomes.writes(effects), now)
+    refusals = outcomes.refusals(mine)
+    if refusals:
+        need: dict[Bucket, int] = {}
+        for refusal in refusals:
+            need[refusal.bucket] = need.get(refusal.bucket, 0) + 1
+        granted = dict(await session.claim_slots(need))
+        rows = []
+        for refusal in refusals:
+            published = granted.get(refusal.bucket, 0) > 0
+            if published:
+                granted[refusal.bucket] -= 1
+                entries.append(outcomes.refusal_entry(refusal, now))
+            rows.append(refusal.row(published=published))
+        await session.write_refusals(rows, outcomes.worker, now)
+
+    # Step 6
+    if entries:
+        await session.append(entries)

@@ -1,0 +1,53 @@
+"""The statements of `sql/joins.sql` and `sql/slots.sql`, by name."""
+
+from dataclasses import dataclass
+
+from watchword.handlers.store.statements import load
+
+
+@dataclass(frozen=True, slots=True)
+class JoinStatements:
+    """One field for each statement of joining."""
+
+    look: str
+    admissions: str
+    read_tokens: str
+    read_nodes: str
+    read_bindings: str
+    lock_bans: str
+    claim_inbox: str
+    read_inbox: str
+    lock_tokens: str
+    lock_nodes: str
+    lock_node_bindings: str
+    claim_admissions: str
+    holders_of_admissions: str
+    claim_uses: str
+    claim_bindings: str
+    banned: str
+    give_back_admissions: str
+    give_back_uses: str
+    give_back_bindings: str
+    give_back_inbox: str
+    correct_admissions: str
+    correct_uses: str
+    correct_bindings: str
+    correct_inbox: str
+    supersede: str
+    rekey: str
+    write: str
+    write_subjects: str
+    write_refusals: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlotStatements:
+    """One field for each statement of refusal slots."""
+
+    make: str
+    claim: str
+    reopens: str
+
+
+JOINS = load(JoinStatements, "joins.sql")
+SLOTS = load(SlotStatements, "slots.sql")

@@ -1,0 +1,428 @@
+"""The store of the join core: its statements on one connection, and the connections themselves."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from watchword.handlers.attestor import Token
+from watchword.handlers.errors import StoreUnavailable
+from watchword.handlers.join.ports import (
+    AdmittedCsr,
+    Bucket,
+    Digest,
+    InboxClaim,
+    InboxRow,
+    Look,
+    NodeRow,
+    Pair,
+    RefusalRow,
+    TokenState,
+    Writes,
+)
+from watchword.handlers.journal import Entry
+from watchword.handlers.store import journal
+from watchword.handlers.store.connection import Connection, Database
+from watchword.handlers.store.join_statements import JOINS
+from watchword.handlers.store.slots import Slots
+from watchword.handlers.store.translate import FOREIGN, translate
+from watchword.schemas.ids import NodeId, TenantId, TokenId
+
+BAN_LOCK = 0x62616E73
+"""The advisory lock of bans (`bans` in ASCII): shared by batches, exclusive for a ban."""
+
+_LIVE = frozenset(("adopting", "active"))
+
+
+def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:
+    """Turn rows into one list per column, also when there are none."""
+    return (
+        [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
+    )
+
+
+class JoinSession:
+    """One connection; implements `join.ports.Session`."""
+
+    def __init__(self, connection: Connection, slots: Slots) -> None:
+        """Take the connection; the session owns it."""
+        self.connection = connection
+        self._slots = slots
+        self._transaction: Any = None
+
+    async def _fetch(self, statement: str, *arguments: object) -> list[Any]:
+        try:
+            return await self.connection.fetch(statement, *arguments)
+        except FOREIGN as error:
+            raise translate(error) from error
+
+    async def _execute(self, statement: str, *arguments: object) -> None:
+        try:
+            await self.connection.execute(statement, *arguments)
+        except FOREIGN as error:
+            raise translate(error) from error
+
+    # Reads without locks
+
+    async def look(
+        self, digests: Sequence[Digest], csrs: Sequence[Digest], keys: Sequence[Digest]
+    ) -> Look:
+        """See `join.ports.Session`."""
+        inbox: dict[Digest, InboxRow] = {}
+        claims: dict[str, dict[Digest, UUID]] = {"csr": {}, "key": {}}
+        now: datetime | None = None
+        for kind, subject, outcome, node_id, csr, reason, not_after in await self._fetch(
+            JOINS.look, digests, csrs, keys
+        ):
+            if kind == "now":
+                now = not_after
+            elif kind == "inbox":
+                inbox[subject] = InboxRow(subject, outcome, node_id, csr, reason, not_after)
+            else:
+                claims[kind][subject] = node_id
+        if now is None:
+            message = "no time"
+            raise StoreUnavailable(message)
+        return Look(now, inbox, claims["csr"], claims["key"])
+
+    async def admissions(self, csrs: Sequence[Digest]) -> Mapping[Digest, AdmittedCsr]:
+        """See `join.ports.Session`."""
+        return {
+            row["csr_sha256"]: AdmittedCsr(
+                csr_sha256=row["csr_sha256"],
+                node_id=row["node_id"],
+                serial=row["serial"],
+                der=row["der"],
+                not_before=row["not_before"],
+                not_after=row["not_after"],
+                allowed_kinds=None if row["allowed_kinds"] is None else tuple(row["allowed_kinds"]),
+                stands=row["is_current"] and not row["revoked"] and row["state"] in _LIVE,
+                tenant=row["tenant"],
+                pool=row["pool"],
+                site=row["site"],
+                role=row["role"],
+            )
+            for row in await self._fetch(JOINS.admissions, csrs)
+        }
+
+    async def tokens(self, ids: Sequence[str]) -> Mapping[str, Token]:
+        """See `join.ports.Reads`."""
+        return {
+            row["id"]: Token(
+                id=TokenId(row["id"]),
+                secret_sha256=row["secret_sha256"],
+                tenant=TenantId(row["tenant"]),
+                pool=row["pool"],
+                site=row["site"],
+                role=row["role"],
+                uses_left=row["uses_left"],
+                expires_at=row["expires_at"],
+                revoked=row["revoked"],
+                allow_reclaim=row["allow_reclaim"],
+                allowed_kinds=None if row["allowed_kinds"] is None else tuple(row["allowed_kinds"]),
+                expect=json.loads(row["expect"]),
+            )
+            for row in await self._fetch(JOINS.read_tokens, ids)
+        }
+
+    async def nodes(self, ids: Sequence[UUID]) -> Mapping[UUID, NodeRow]:
+        """See `join.ports.Reads`."""
+        return {row["id"]: NodeRow(**dict(row)) for row in await self._fetch(JOINS.read_nodes, ids)}
+
+    async def bindings(self, pairs: Sequence[Pair]) -> Mapping[Pair, UUID]:
+        """See `join.ports.Reads`."""
+        rows = await self._fetch(JOINS.read_bindings, *_columns(list(pairs), 2))
+        return {(attestor, subject): NodeId(node_id) for attestor, subject, node_id in rows}
+
+    # The transaction
+
+    async def begin(self) -> None:
+        """See `join.ports.Session`."""
+        try:
+            self._transaction = self.connection.transaction()
+            await self._transaction.start()
+        except FOREIGN as error:
+            raise translate(error) from error
+        await self._execute(JOINS.lock_bans, BAN_LOCK)
+
+    async def commit(self) -> None:
+        """See `join.ports.Session`."""
+        try:
+            await self._transaction.commit()
+        except FOREIGN as error:
+            raise translate(error) from error
+
+    async def rollback(self) -> None:
+        """See `join.ports.Session`."""
+        try:
+            async with asyncio.timeout(2):
+                await self._transaction.rollback()
+        except (*FOREIGN, TimeoutError):
+            self.connection.terminate()
+
+    async def claim_inbox(self, claims: Sequence[InboxClaim], now: datetime) -> set[Digest]:
+        """See `join.ports.Session`."""
+        rows = [
+            (c.digest, c.outcome, c.node_id, c.csr_sha256, c.reason, c.not_after) for c in claims
+        ]
+        return {row[0] for row in await self._fetch(JOINS.claim_inbox, *_columns(rows, 6), now)}
+
+    async def read_inbox(self, digests: Sequence[Digest]) -> Mapping[Digest, InboxRow]:
+        """See `join.ports.Session`."""
+        return {row[0]: InboxRow(*row) for row in await self._fetch(JOINS.read_inbox, digests)}
+
+    async def lock_tokens(self, ids: Sequence[str]) -> Mapping[str, TokenState]:
+        """See `join.ports.Session`."""
+        rows = await self._fetch(JOINS.lock_tokens, ids)
+        return {row[0]: TokenState(row[1], row[2], row[3]) for row in rows}
+
+    async def lock_nodes(self, ids: Sequence[UUID]) -> Mapping[UUID, NodeRow]:
+        """See `join.ports.Session`."""
+        return {row["id"]: NodeRow(**dict(row)) for row in await self._fetch(JOINS.lock_nodes, ids)}
+
+    async def bindings_of(self, nodes: Sequence[UUID]) -> Mapping[Pair, UUID]:
+        """See `join.ports.Session`."""
+        return {
+            (row[0], row[1]): row[2] for row in await self._fetch(JOINS.lock_node_bindings, nodes)
+        }
+
+    async def claim_admissions(self, wanted: Mapping[Pair, UUID]) -> set[Pair]:
+        """See `join.ports.Session`."""
+        rows = [(*pair, node) for pair, node in wanted.items()]
+        return {
+            (row[0], row[1])
+            for row in await self._fetch(JOINS.claim_admissions, *_columns(rows, 3))
+        }
+
+    async def holders_of_admissions(self, lost: Sequence[Pair]) -> Mapping[Pair, UUID]:
+        """See `join.ports.Session`."""
+        rows = await self._fetch(JOINS.holders_of_admissions, *_columns(list(lost), 2))
+        return {(row[0], row[1]): row[2] for row in rows}
+
+    async def claim_uses(
+        self, wanted: Mapping[Pair, tuple[UUID, datetime | None]], now: datetime
+    ) -> set[Pair]:
+        """See `join.ports.Session`."""
+        rows = [(*pair, *use) for pair, use in wanted.items()]
+        return {
+            (row[0], row[1]) for row in await self._fetch(JOINS.claim_uses, *_columns(rows, 4), now)
+        }
+
+    async def claim_bindings(self, wanted: Mapping[Pair, UUID]) -> set[Pair]:
+        """See `join.ports.Session`."""
+        rows = [(*pair, node) for pair, node in wanted.items()]
+        return {
+            (row[0], row[1]) for row in await self._fetch(JOINS.claim_bindings, *_columns(rows, 3))
+        }
+
+    async def banned(self, subjects: Sequence[Digest]) -> set[Digest]:
+        """See `join.ports.Session`."""
+        return {row[0] for row in await self._fetch(JOINS.banned, subjects)}
+
+    async def give_back(
+        self,
+        admissions: Sequence[Pair],
+        uses: Sequence[Pair],
+        bindings: Sequence[Pair],
+        inbox: Sequence[Digest],
+    ) -> None:
+        """See `join.ports.Session`."""
+        if admissions:
+            await self._execute(JOINS.give_back_admissions, *_columns(list(admissions), 2))
+        if uses:
+            await self._execute(JOINS.give_back_uses, *_columns(list(uses), 2))
+        if bindings:
+            await self._execute(JOINS.give_back_bindings, *_columns(list(bindings), 2))
+        if inbox:
+            await self._execute(JOINS.give_back_inbox, inbox)
+
+    async def correct(
+        self,
+        admissions: Mapping[Pair, UUID],
+        uses: Mapping[Pair, tuple[UUID, datetime | None]],
+        bindings: Mapping[Pair, UUID],
+        inbox: Sequence[InboxClaim],
+    ) -> None:
+        """See `join.ports.Session`."""
+        if admissions:
+            rows: list[tuple[Any, ...]] = [(*pair, node) for pair, node in admissions.items()]
+            await self._execute(JOINS.correct_admissions, *_columns(rows, 3))
+        if uses:
+            rows = [(*pair, *use) for pair, use in uses.items()]
+            await self._execute(JOINS.correct_uses, *_columns(rows, 4))
+        if bindings:
+            rows = [(*pair, node) for pair, node in bindings.items()]
+            await self._execute(JOINS.correct_bindings, *_columns(rows, 3))
+        if inbox:
+            rows = [(c.digest, c.outcome, c.node_id, c.reason, c.not_after) for c in inbox]
+            await self._execute(JOINS.correct_inbox, *_columns(rows, 5))
+
+    async def supersede(
+        self, nodes: Sequence[UUID], now: datetime, why: str
+    ) -> Mapping[UUID, list[Digest]]:
+        """See `join.ports.Session`."""
+        found: dict[UUID, list[Digest]] = {}
+        for node_id, csr in await self._fetch(JOINS.supersede, nodes, now, why):
+            found.setdefault(node_id, []).append(csr)
+        return found
+
+    async def write(self, writes: Writes, now: datetime) -> None:
+        """See `join.ports.Session`."""
+        nodes = [
+            (
+                n.id,
+                n.tenant,
+                n.pool,
+                n.site,
+                n.role,
+                n.attestor,
+                n.token_id,
+                n.node_key_uri,
+                n.hardware_key,
+            )
+            for n in writes.nodes
+        ]
+        if writes.rekeyed:
+            rows = [
+                (n.id, n.attestor, n.token_id, n.node_key_uri, n.hardware_key)
+                for n in writes.rekeyed
+            ]
+            await self._execute(JOINS.rekey, *_columns(rows, 5), now)
+        certificates = [
+            (
+                c.csr_sha256,
+                c.node_id,
+                c.serial,
+                c.tbs_sha256,
+                c.spki_sha256,
+                c.not_before,
+                c.not_after,
+                None if c.allowed_kinds is None else json.dumps(c.allowed_kinds),
+                c.node_key_uri,
+                c.der,
+                c.who,
+                c.detail,
+            )
+            for c in writes.certificates
+        ]
+        await self._execute(
+            JOINS.write,
+            list(writes.spends),
+            list(writes.spends.values()),
+            *_columns(nodes, 9),
+            *_columns(certificates, 12),
+            now,
+        )
+        if writes.subjects:
+            subjects = [(s.subject, s.node_id, s.kind, s.value) for s in writes.subjects]
+            await self._execute(JOINS.write_subjects, *_columns(subjects, 4))
+
+    async def claim_slots(self, need: Mapping[Bucket, int]) -> Mapping[Bucket, int]:
+        """See `join.ports.Session`."""
+        return await self._slots.claim(self.connection, need)
+
+    async def write_refusals(self, rows: Sequence[RefusalRow], worker: str, now: datetime) -> None:
+        """See `join.ports.Session`."""
+        values = [
+            (
+                r.type,
+                r.attestor,
+                r.reason,
+                r.tenant,
+                r.role,
+                r.request_sha256,
+                r.request_id,
+                r.csr_sha256,
+                r.hardware_key_sha256,
+                r.topic,
+                r.partition,
+                r.offset,
+                r.published,
+            )
+            for r in rows
+        ]
+        await self._execute(JOINS.write_refusals, *_columns(values, 13), worker, now)
+
+    async def append(self, entries: Sequence[Entry]) -> None:
+        """See `join.ports.Session`."""
+        try:
+            await journal.append(self.connection, entries)
+        except FOREIGN as error:
+            raise translate(error) from error
+
+    # The lane of attestors that bring their own SQL. Textual savepoints: asyncpg's nested
+    # transactions would release one that an author's error has already undone.
+
+    async def savepoint(self) -> None:
+        """See `join.ports.Session`."""
+        await self._execute("SAVEPOINT lane")
+
+    async def rollback_to_savepoint(self) -> None:
+        """See `join.ports.Session`."""
+        await self._execute("ROLLBACK TO SAVEPOINT lane")
+
+    async def transaction_id(self) -> str:
+        """See `join.ports.Session`."""
+        return str((await self._fetch("SELECT pg_current_xact_id()::text"))[0][0])
+
+    async def raw(self, statement: str, arguments: Sequence[object], *, rows: bool) -> Any:  # noqa: ANN401 - what the statement returns
+        """See `join.ports.Session`; the driver's errors pass as they are, for the author to see."""
+        # `fetch` and not `execute`: the extended protocol takes one statement only.
+        found = await self.connection.fetch(statement, *arguments)
+        return found if rows else f"OK {len(found)}"
+
+
+class PostgresJoinStore:
+    """Sessions on PostgreSQL; implements `join.ports.JoinStore`."""
+
+    def __init__(self, database: Database, slots: Slots) -> None:
+        """Open nothing yet."""
+        self._database = database
+        self._slots = slots
+        self._idle: list[JoinSession] = []
+        self._lanes = asyncio.Semaphore(2)
+        self._in_lane: set[int] = set()
+        self._closed = False
+
+    async def session(self) -> JoinSession:
+        """Return an idle session or a new one; as many are open as batches are in flight."""
+        while self._idle:
+            session = self._idle.pop()
+            if not session.connection.is_closed():
+                return session
+        return JoinSession(await self._database.connect(), self._slots)
+
+    async def lane(self) -> JoinSession:
+        """Return a session when one of two lanes is free."""
+        await self._lanes.acquire()
+        try:
+            session = await self.session()
+        except BaseException:
+            self._lanes.release()
+            raise
+        self._in_lane.add(id(session))
+        return session
+
+    async def release(self, session: JoinSession, *, broken: bool) -> None:
+        """Take a session back; a broken one is closed and never used again."""
+        if id(session) in self._in_lane:
+            self._in_lane.discard(id(session))
+            self._lanes.release()
+        if broken or self._closed or session.connection.is_closed():
+            session.connection.terminate()
+        else:
+            self._idle.append(session)
+
+    async def close(self) -> None:
+        """Close what is idle; what is in use is closed when it comes back."""
+        self._closed = True
+        idle, self._idle = self._idle, []
+        for session in idle:
+            try:
+                await session.connection.close(timeout=2)
+            except (*FOREIGN, TimeoutError, asyncpg.InterfaceError):
+                session.connection.terminate()

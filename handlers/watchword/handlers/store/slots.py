@@ -1,0 +1,107 @@
+"""Refusal slots: at most so many published details per bucket in any sliding window, over all workers.
+
+A bucket is (tenant stream, attestor, reason); it has as many rows as the window may publish. A detail
+needs a row whose last claim is older than the window. Nobody waits (SKIP LOCKED), a rollback gives
+rows back, and a process that found a bucket full does not ask again until its oldest claim has aged.
+"""
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from watchword.handlers.join.ports import Bucket
+from watchword.handlers.store.connection import Connection
+from watchword.handlers.store.join_statements import SLOTS
+from watchword.handlers.store.translate import FOREIGN, translate
+
+EXEMPT = 5
+"""The first slots of a reason stay outside the attestor's common bucket, so that noise hides no reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotLimits:
+    """How many details a bucket publishes in any `window_s` seconds."""
+
+    per_reason: int = 60
+    per_attestor: int = 300
+    window_s: float = 60.0
+
+
+class Slots:
+    """Claims slots; one object per process, because it remembers which buckets are closed."""
+
+    def __init__(
+        self, limits: SlotLimits, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`monotonic` gives seconds; it only spares queries and never opens a bucket early."""
+        self.limits = limits
+        self._monotonic = monotonic
+        self._made: set[Bucket] = set()
+        self._closed_until: dict[Bucket, float] = {}
+
+    async def claim(self, connection: Connection, need: Mapping[Bucket, int]) -> dict[Bucket, int]:
+        """Return how many of each bucket's details may be published, claimed in the open transaction."""
+        now = self._monotonic()
+        asked = {
+            bucket: min(count, self.limits.per_reason)
+            for bucket, count in need.items()
+            if self._closed_until.get(bucket, 0.0) <= now
+        }
+        if not asked:
+            return {}
+        try:
+            await self._make(connection, asked)
+            rows = await connection.fetch(
+                SLOTS.claim,
+                [bucket[0] for bucket in asked],
+                [bucket[1] for bucket in asked],
+                [bucket[2] for bucket in asked],
+                list(asked.values()),
+                self.limits.window_s,
+                EXEMPT,
+            )
+            granted = {(row[0], row[1], row[2]): int(row[3]) for row in rows}
+            if full := [
+                bucket for bucket, count in asked.items() if granted.get(bucket, 0) < count
+            ]:
+                await self._close(connection, full, now)
+        except FOREIGN as error:
+            raise translate(error) from error
+        return granted
+
+    async def _make(self, connection: Connection, buckets: Mapping[Bucket, int]) -> None:
+        # Rows of a rolled back transaction are gone, but `_made` remembers them: then the claim
+        # finds none and `_close` forgets the bucket again.
+        wanted = set(buckets) | {(tenant, attestor, "*") for tenant, attestor, _ in buckets}
+        if missing := sorted(wanted - self._made):
+            await connection.execute(
+                SLOTS.make,
+                [bucket[0] for bucket in missing],
+                [bucket[1] for bucket in missing],
+                [bucket[2] for bucket in missing],
+                self.limits.per_reason,
+                self.limits.per_attestor,
+            )
+            self._made.update(missing)
+
+    async def _close(self, connection: Connection, full: list[Bucket], now: float) -> None:
+        rows = await connection.fetch(
+            SLOTS.reopens,
+            [bucket[0] for bucket in full],
+            [bucket[1] for bucket in full],
+            [bucket[2] for bucket in full],
+            self.limits.window_s,
+            EXEMPT,
+        )
+        for tenant, attestor, reason, seconds in rows:
+            bucket = (tenant, attestor, reason)
+            if (
+                seconds is None
+            ):  # the rows are not there: made in a transaction that was rolled back
+                self._made.discard(bucket)
+                self._made.discard((tenant, attestor, "*"))
+                continue
+            # Jitter, so that workers do not all ask at the moment a bucket opens.
+            pause = min(max(float(seconds), 0.02), self.limits.window_s) + random.random() * 0.05  # noqa: S311 - no secret
+            self._closed_until[bucket] = now + pause

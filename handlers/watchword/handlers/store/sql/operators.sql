@@ -1,0 +1,105 @@
+-- clock
+SELECT watchword.now();
+
+-- audit
+INSERT INTO audit_log (at, who, action, target, why, detail) VALUES ($1, $2, $3, $4, $5, $6::jsonb);
+
+-- create_tenant
+INSERT INTO tenants (id, title, created_at) VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING RETURNING *;
+
+-- list_tenants
+SELECT t.id, t.title, t.created_at,
+       (SELECT count(*) FROM nodes n WHERE n.tenant = t.id AND n.state IN ('adopting', 'active')) AS nodes
+FROM tenants t ORDER BY t.id;
+
+-- delete_tenant
+DELETE FROM tenants WHERE id = $1 RETURNING *;
+
+-- create_pool
+INSERT INTO pools (tenant, id, created_at) VALUES ($1, $2, $3) ON CONFLICT (tenant, id) DO NOTHING RETURNING *;
+
+-- list_pools
+SELECT tenant, id, created_at FROM pools WHERE $1::text IS NULL OR tenant = $1 ORDER BY tenant, id;
+
+-- delete_pool
+DELETE FROM pools WHERE tenant = $1 AND id = $2 RETURNING *;
+
+-- create_site
+INSERT INTO sites (tenant, id, created_at) VALUES ($1, $2, $3) ON CONFLICT (tenant, id) DO NOTHING RETURNING *;
+
+-- list_sites
+SELECT tenant, id, created_at FROM sites WHERE $1::text IS NULL OR tenant = $1 ORDER BY tenant, id;
+
+-- delete_site
+DELETE FROM sites WHERE tenant = $1 AND id = $2 RETURNING *;
+
+-- create_token
+INSERT INTO tokens (id, secret_sha256, tenant, pool, site, role, uses_total, uses_left, expires_at, expect, allow_reclaim, allowed_kinds, created_at, created_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9::jsonb, $10, $11::text[], $12, $13)
+RETURNING *;
+
+-- list_tokens
+-- Never the secret's hash. Newest first; a page ends where the next begins.
+SELECT id, tenant, pool, site, role, uses_total, uses_left, expires_at, expect, allow_reclaim, allowed_kinds, created_at, created_by, revoked_at,
+       CASE WHEN revoked_at IS NOT NULL THEN 'revoked' WHEN expires_at <= watchword.now() THEN 'expired'
+            WHEN uses_left = 0 THEN 'used-up' ELSE 'usable' END AS state
+FROM tokens
+WHERE ($1::text IS NULL OR tenant = $1)
+  AND ($2::boolean OR (revoked_at IS NULL AND uses_left > 0 AND (expires_at IS NULL OR expires_at > watchword.now())))
+  AND ($3::text IS NULL OR id > $3)
+ORDER BY id LIMIT $4;
+
+-- lock_token
+SELECT revoked_at FROM tokens WHERE id = $1 FOR NO KEY UPDATE;
+
+-- revoke_token
+UPDATE tokens SET revoked_at = $2 WHERE id = $1 RETURNING *;
+
+-- list_nodes
+SELECT id, tenant, pool, site, role, state, attestor, token_id, node_key_uri, generation, joined_at, updated_at
+FROM nodes
+WHERE ($1::text IS NULL OR tenant = $1) AND ($2::text IS NULL OR pool = $2) AND ($3::text IS NULL OR site = $3)
+  AND ($4::text IS NULL OR role = $4) AND ($5::text IS NULL OR state = $5) AND ($6::uuid IS NULL OR id > $6)
+ORDER BY id LIMIT $7;
+
+-- node
+SELECT id, tenant, pool, site, role, state, attestor, token_id, node_key_uri, hardware_key, generation, joined_at, updated_at
+FROM nodes WHERE id = $1;
+
+-- node_certificates
+SELECT serial, csr_sha256, spki_sha256, not_before, not_after, allowed_kinds, node_key_uri, is_current, issued_at, revoked_at, revoked_why
+FROM node_certs WHERE node_id = $1 ORDER BY issued_at DESC, serial;
+
+-- node_bindings
+SELECT attestor, subject FROM node_bindings WHERE node_id = $1 ORDER BY attestor, subject;
+
+-- node_subjects
+SELECT kind, value FROM node_subjects WHERE node_id = $1 ORDER BY kind, value;
+
+-- node_audit
+SELECT at, who, action, why, detail FROM audit_log WHERE target = $1 ORDER BY id DESC LIMIT 200;
+
+-- list_refusals
+-- Newest first. recorded_at bounds the partitions that are looked at: a row is recorded after it happened.
+SELECT id, type, attestor, reason, tenant, role, request_id, request_sha256, csr_sha256, hardware_key_sha256,
+       topic, "partition", "offset", worker, published, occurred_at
+FROM refusals
+WHERE recorded_at >= $1 AND occurred_at >= $1 AND ($2::timestamptz IS NULL OR occurred_at < $2)
+  AND ($3::text IS NULL OR tenant = $3) AND ($4::text IS NULL OR attestor = $4) AND ($5::text IS NULL OR reason = $5)
+  AND ($6::bytea IS NULL OR csr_sha256 = $6) AND ($7::bytea IS NULL OR hardware_key_sha256 = $7)
+  AND ($8::text IS NULL OR request_id = $8) AND ($9::bytea IS NULL OR request_sha256 = $9)
+  AND ($10::bigint IS NULL OR (occurred_at, id) < ($11::timestamptz, $10))
+ORDER BY occurred_at DESC, id DESC LIMIT $12;
+
+-- snapshot
+SELECT pg_current_snapshot()::text;
+
+-- refusals_since
+-- What became visible between two snapshots: a transaction that ended late is not passed over.
+SELECT id, type, attestor, reason, tenant, role, request_id, request_sha256, csr_sha256, hardware_key_sha256,
+       topic, "partition", "offset", worker, published, occurred_at
+FROM refusals
+WHERE xid >= pg_snapshot_xmin($1::text::pg_snapshot) AND xid < pg_snapshot_xmax($2::text::pg_snapshot)
+  AND NOT pg_visible_in_snapshot(xid, $1::text::pg_snapshot) AND pg_visible_in_snapshot(xid, $2::text::pg_snapshot)
+  AND ($3::text IS NULL OR tenant = $3) AND ($4::text IS NULL OR attestor = $4) AND ($5::text IS NULL OR reason = $5)
+ORDER BY occurred_at, id;
