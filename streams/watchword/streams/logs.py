@@ -38,6 +38,7 @@ SECRET_NAMES = frozenset(
 """Fields whose values are never written, at whatever depth; ids and digests have other names."""
 
 _PASSWORD_IN_URL = re.compile(r"(?<=://)([^\s/:@]*):[^\s/@]*@")
+_TOKEN = re.compile(r"(ww1\.[a-z0-9]{16}\.)[A-Za-z0-9_-]+")
 _LINE_BREAKS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
 
 
@@ -134,6 +135,6 @@ def _clean(name: str, value: object) -> Any:  # noqa: ANN401 - what a field hold
 
 
 def plain(text: str) -> str:
-    """Return the text without a password in a URL, and without what moves a terminal's cursor."""
-    without = _PASSWORD_IN_URL.sub(r"\1:" + REDACTED + "@", text)
+    """Return the text without passwords in URLs, secrets of join tokens, and what moves a cursor."""
+    without = _TOKEN.sub(r"\1" + REDACTED, _PASSWORD_IN_URL.sub(r"\1:" + REDACTED + "@", text))
     return _LINE_BREAKS.sub("\N{REPLACEMENT CHARACTER}", without)

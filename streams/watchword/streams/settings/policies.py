@@ -5,6 +5,7 @@ from typing import Annotated, Any, cast
 from pydantic import Field, model_validator
 
 from watchword.schemas.ids import RESERVED_ATTESTOR_IDS, Role
+from watchword.schemas.requests import DEFAULT_ATTESTOR
 from watchword.streams.settings.section import Label, Names, Pairs, Section, Split
 
 
@@ -14,11 +15,11 @@ class DeploymentSettings(Section):
     cluster: Label = "watchword"
     """Stands in the source of every event: `/watchword/<cluster>/…`."""
 
-    trust_domain: Annotated[str, Field(pattern=r"^[a-z0-9](?:[a-z0-9.-]{0,200}[a-z0-9])?$")] = (
-        "watchword.internal"
-    )
-    """The SPIFFE trust domain of node certificates. `keys init` writes it into the keys; it cannot be
-    changed later without new keys."""
+    trust_domain: (
+        Annotated[str, Field(pattern=r"^[a-z0-9](?:[a-z0-9.-]{0,200}[a-z0-9])?$")] | None
+    ) = None
+    """The SPIFFE trust domain of node certificates, for `keys init`; it cannot be changed later without
+    new keys. Where it is set, a worker refuses keys of another."""
 
     certificate_lifetime_s: Annotated[int, Field(ge=600, le=366 * 86_400)] = 24 * 3600
     """How long a node certificate is valid. A stolen key is worth something for this long."""
@@ -77,8 +78,11 @@ class AttestorLimits(Section):
     roles: Annotated[tuple[Role, ...], Split] | None = None
     """Roles that it may return."""
 
-    allowed_kinds: Names | None = None
-    """Kinds of commands that its nodes may be allowed; with a list here an admission may not be unrestricted."""
+    kinds: Names | None = None
+    """Kinds of commands that its nodes may be allowed."""
+
+    unsafe_unrestricted_kinds: bool = False
+    """Whether it may leave its nodes' kinds unrestricted: then whoever may send commands may send all."""
 
 
 class AttestorsSettings(Section):
@@ -87,8 +91,11 @@ class AttestorsSettings(Section):
     enabled: Names = ()
     """Names of entry points in the group `watchword.attestors` that are loaded. `join-token` is always there."""
 
-    limits: dict[Label, AttestorLimits] = Field(default_factory=dict[str, AttestorLimits])
-    """The tables `[attestors.<id>]`. An attestor without one is bounded by its own evidence alone."""
+    limits: dict[Label, AttestorLimits] = Field(
+        default_factory=lambda: {str(DEFAULT_ATTESTOR): AttestorLimits()}
+    )
+    """The tables `[attestors.<id>]`. An attestor without one may admit nobody; `join-token` has an
+    empty one of its own accord, because its tokens are made by operators."""
 
     @model_validator(mode="before")
     @classmethod
@@ -99,9 +106,9 @@ class AttestorsSettings(Section):
         given = cast("dict[str, Any]", data)
         own = {name: value for name, value in given.items() if name in ("enabled", "limits")}
         tables = {name: value for name, value in given.items() if name not in own}
-        if not tables:
-            return own
-        return own | {"limits": {**own.get("limits", {}), **tables}}
+        return own | {
+            "limits": {str(DEFAULT_ATTESTOR): {}, **own.get("limits", {}), **tables},
+        }
 
     @model_validator(mode="after")
     def _no_reserved_id(self) -> "AttestorsSettings":

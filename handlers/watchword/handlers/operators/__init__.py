@@ -1,0 +1,1 @@
+"""What operators do: each act is checked, audited and journalled in one transaction."""

@@ -1,0 +1,173 @@
+"""Join tokens: made, listed, revoked. The secret is shown once, to whoever made the token."""
+
+import re
+from dataclasses import dataclass, field
+from datetime import timedelta
+from uuid import UUID
+
+from watchword.handlers.attestors.join_token.evidence import new_token
+from watchword.handlers.errors import BadArgument
+from watchword.handlers.join.expectations import EXPECTABLE, canonical_mac
+from watchword.handlers.join.policy import KINDS, known_kind
+from watchword.handlers.operators.actor import Act, Actor, record
+from watchword.handlers.operators.places import label
+from watchword.handlers.store import operators
+from watchword.handlers.store.connection import Database
+from watchword.handlers.store.operators import NewTokenRow, Row
+from watchword.schemas.ids import ROLES, Role
+from watchword.schemas.times import rfc3339
+
+MAX_USES = 1_000_000
+MAX_PAGE = 1000
+_MAX_EXPECTED = 256
+_TOKEN = re.compile(r"[a-z0-9]{16}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenOrder:
+    """What a token lets a machine do. `expires_in` None never expires; `allowed_kinds` None is unrestricted."""
+
+    tenant: str
+    pool: str
+    site: str | None = None
+    role: Role = "node"
+    uses: int = 1
+    expires_in: timedelta | None = timedelta(days=1)
+    expect: dict[str, str] = field(default_factory=dict[str, str])
+    allow_reclaim: bool = False
+    allowed_kinds: tuple[str, ...] | None = ()
+
+    def check(self) -> None:
+        """Raise `BadArgument` for the first thing that is wrong."""
+        label(self.tenant, "tenant")
+        label(self.pool, "pool")
+        if self.site is not None:
+            label(self.site, "site")
+        if self.role not in ROLES:
+            message = f"role: one of {', '.join(sorted(ROLES))}"
+            raise BadArgument(message)
+        if not 0 < self.uses <= MAX_USES:
+            message = f"uses: 1 to {MAX_USES}"
+            raise BadArgument(message)
+        if self.expires_in is not None and self.expires_in <= timedelta(0):
+            message = "a token that has expired already is of no use"
+            raise BadArgument(message)
+        for kind in self.allowed_kinds or ():
+            if not known_kind(kind):
+                message = f"kind: one of {', '.join(sorted(KINDS))}, or prefix.*, not {kind!r}"
+                raise BadArgument(message)
+        _check_expect(self.expect)
+
+
+def _check_expect(expect: dict[str, str]) -> None:
+    for name, value in expect.items():
+        if name not in EXPECTABLE:
+            message = f"expect: one of {', '.join(sorted(EXPECTABLE))}, not {name!r}"
+            raise BadArgument(message)
+        if not value or len(value) > _MAX_EXPECTED or not value.isprintable():
+            message = f"expect {name}: 1 to {_MAX_EXPECTED} printable characters"
+            raise BadArgument(message)
+    if "mac" in expect and canonical_mac(expect["mac"]) is None:
+        message = "expect mac: twelve hex digits, such as 52:54:00:12:34:56"
+        raise BadArgument(message)
+    if "node" in expect:
+        try:
+            UUID(expect["node"])
+        except ValueError:
+            message = "expect node: the id of a node (a UUID)"
+            raise BadArgument(message) from None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedToken:
+    """A token's row and its text, which is nowhere else and does not show in `repr`."""
+
+    row: Row
+    text: str = field(repr=False)
+
+
+async def create_token(database: Database, actor: Actor, order: TokenOrder) -> CreatedToken:
+    """Make a token of 256 random bits and store their hash.
+
+    Raises:
+        BadArgument: the order makes no sense.
+        NotFound: there is no such pool or site.
+    """
+    order.check()
+    token_id, text, secret_sha256 = new_token()
+    async with database.transaction() as connection:
+        now = await operators.clock(connection)
+        row = await operators.create_token(
+            connection,
+            NewTokenRow(
+                id=token_id,
+                secret_sha256=secret_sha256,
+                tenant=order.tenant,
+                pool=order.pool,
+                site=order.site,
+                role=order.role,
+                uses=order.uses,
+                expires_at=None if order.expires_in is None else now + order.expires_in,
+                expect=order.expect,
+                allow_reclaim=order.allow_reclaim,
+                allowed_kinds=None if order.allowed_kinds is None else list(order.allowed_kinds),
+                created_by=actor.who,
+            ),
+            now,
+        )
+        await record(connection, actor, _act("token.created", row), now)
+    return CreatedToken(row, text)
+
+
+async def list_tokens(
+    database: Database,
+    *,
+    tenant: str | None = None,
+    spent_too: bool = False,
+    after: str | None = None,
+    limit: int = 100,
+) -> list[Row]:
+    """Return a page of tokens by id, from behind `after`; only usable ones unless `spent_too`."""
+    _check_limit(limit)
+    async with database.transaction() as connection:
+        return await operators.list_tokens(connection, tenant, after, limit, spent_too=spent_too)
+
+
+async def revoke_token(database: Database, actor: Actor, token: str) -> Row:
+    """Let nobody join with this token any more; nodes that did stay. Return its row.
+
+    Raises:
+        BadArgument: that is no token's id.
+        NotFound: there is none of that id.
+        Conflict: it was revoked before.
+    """
+    if not _TOKEN.fullmatch(token):
+        # Not repeated: whoever pastes a whole token here pastes its secret.
+        message = "a token's id is its 16 characters between the two dots"
+        raise BadArgument(message)
+    async with database.transaction() as connection:
+        now = await operators.clock(connection)
+        row = await operators.revoke_token(connection, token, now)
+        await record(connection, actor, _act("token.revoked", row), now)
+    return row
+
+
+def _act(event_type: str, row: Row) -> Act:
+    expires_at = row["expires_at"]
+    detail = {
+        "pool": row["pool"],
+        "site": row["site"],
+        "role": row["role"],
+        "uses": row["uses_total"],
+        "usesLeft": row["uses_left"],
+        "expiresAt": None if expires_at is None else rfc3339(expires_at),
+        "allowReclaim": row["allow_reclaim"],
+        "allowedKinds": row["allowed_kinds"],
+    }
+    return Act(event_type, row["tenant"], row["id"], row, detail)
+
+
+def _check_limit(limit: int) -> None:
+    if not 0 < limit <= MAX_PAGE:
+        message = f"limit: 1 to {MAX_PAGE}"
+        raise BadArgument(message)
