@@ -1,6 +1,7 @@
 """The embedded PostgreSQL."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator
@@ -13,6 +14,8 @@ import pytest_asyncio
 from tests.support.folders import server_folder
 from tests.support.postgres import template_cluster
 from tests.support.waiting import until
+from watchword.streams.dev import postgres_files
+from watchword.streams.dev.accounts import can_reach, server_account
 from watchword.streams.dev.errors import ServerFailed
 from watchword.streams.dev.postgres import EmbeddedPostgres
 from watchword.streams.dev.server_process import children_of, is_alive
@@ -137,6 +140,25 @@ async def test_no_mode_of_a_folder_above_changes_when_the_data_are_out_of_reach(
         assert [folder.stat().st_mode for folder in above] == before
     finally:
         await server.remove()
+
+
+def test_binaries_out_of_reach_are_copied_to_a_folder_that_only_we_may_write(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = server_account()
+    installed = Path(postgres_files.binaries(None)).parents[1]
+    shutil.copytree(installed, tmp_path / installed.name)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(postgres_files, "shelter", lambda _account: folder)
+
+    found = postgres_files.binaries(account)
+
+    if account is None:
+        assert found.is_relative_to(tmp_path)
+    else:
+        assert found.is_relative_to(folder)
+        assert (found / "postgres").stat().st_mode & 0o022 == 0
+        assert can_reach(found / "postgres", account)
 
 
 async def test_the_password_is_needed_and_not_among_the_arguments(server: EmbeddedPostgres) -> None:
