@@ -1,0 +1,1 @@
+"""Admits a machine that knows the secret of a token that was made for it."""
