@@ -390,9 +390,8 @@ class Judge:
                 continue
             for (_, admit), certificate in zip(admits, issued, strict=True):
                 admit.certificate = certificate
-                admit.renew_after = (
-                    now + (certificate.not_after - now) * self._options.renew_fraction
-                )
+                life = certificate.not_after - certificate.not_before
+                admit.renew_after = certificate.not_before + life * self._options.renew_fraction
             return
 
     def _order(

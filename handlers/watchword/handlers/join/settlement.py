@@ -115,7 +115,7 @@ async def _claimed(
     agains = [c.judgement.admission.csr_sha256 for c in mine if isinstance(c.judgement, Again)]
     admits = [c.judgement for c in mine if isinstance(c.judgement, Admit)]
     possible = [a for a in admits if a.objection is None]
-    tokens = sorted({token for a in possible for token in a.staged.spends})
+    tokens = sorted({token for a in admits for token in a.staged.spends})
     if tokens:
         world.tokens = await session.lock_tokens(tokens)
     nodes = sorted({a.rekeys.id for a in possible if a.rekeys is not None})

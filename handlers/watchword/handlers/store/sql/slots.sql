@@ -3,7 +3,7 @@
 INSERT INTO refusal_slots (tenant, attestor, reason, slot)
 SELECT tenant, attestor, reason, slot
 FROM unnest($1::text[], $2::text[], $3::text[]) AS bucket (tenant, attestor, reason),
-    generate_series(1, CASE reason WHEN '*' THEN $5 ELSE $4 END) AS slot
+    generate_series(1, CASE reason WHEN '*' THEN $5::int ELSE $4::int END) AS slot
 ORDER BY tenant, attestor, reason, slot
 ON CONFLICT DO NOTHING;
 

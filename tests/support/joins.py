@@ -1,0 +1,260 @@
+"""A join service on a real database, and machines that ask it."""
+
+import contextlib
+import json
+from base64 import b64decode
+from collections.abc import AsyncGenerator, Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+from cryptography.hazmat.primitives.asymmetric import ec
+from uuid_utils.compat import uuid7
+
+from tests.support.crypto import TRUST_DOMAIN, NodeKey, csr_of, jws_signer
+from watchword.handlers.attestors.join_token.evidence import encode, new_token
+from watchword.handlers.crypto import hpke
+from watchword.handlers.crypto.authority import Authority
+from watchword.handlers.crypto.ca_certificates import create_ca
+from watchword.handlers.crypto.join_crypto import JoinCrypto
+from watchword.handlers.crypto.jws import verify
+from watchword.handlers.crypto.keysets import HeldKey
+from watchword.handlers.crypto.responses import Answers
+from watchword.handlers.crypto.signer import LocalSigner, Signer
+from watchword.handlers.crypto.state import StateSealer
+from watchword.handlers.join.engine import Engine
+from watchword.handlers.join.policy import JoinPolicy, Limits
+from watchword.handlers.join.records import Answer, Incoming
+from watchword.handlers.service import JoinClock, JoinEvents, JoinSeams, create_join_service
+from watchword.handlers.store.connection import Database
+from watchword.handlers.store.joins import PostgresJoinStore
+from watchword.handlers.store.slots import SlotLimits, Slots
+from watchword.schemas.canonical import b64, length_prefixed
+from watchword.schemas.ids import AttestorId, Role
+from watchword.schemas.requests import Claims, JoinRequest, seal_info
+from watchword.schemas.responses import TYP_RESPONSE
+
+ANYTHING = Limits(unrestricted_kinds=True)
+KEY_ID = "e-1"
+
+
+def keys(seed: int = 0) -> tuple[JoinCrypto, bytes, bytes, Authority]:
+    """Return fresh crypto for a service: itself, what to seal to, what signs answers, and the CA."""
+    del seed
+    now = datetime.now(UTC)
+    key, certificate = create_ca(TRUST_DOMAIN, now=now - timedelta(days=1))
+    authority = Authority(key, [certificate], trust_domain=TRUST_DOMAIN)
+    decryption = hpke.generate()
+    held = HeldKey(KEY_ID, decryption, now - timedelta(days=1), now + timedelta(days=30))
+    jws = jws_signer()
+    crypto = JoinCrypto(
+        trust_domain=TRUST_DOMAIN,
+        decryption=[held],
+        answers=Answers(jws),
+        states=StateSealer({"c1": b"c" * 32}, "c1"),
+        signer=LocalSigner(authority),
+    )
+    return crypto, decryption.public, jws.public, authority
+
+
+@dataclass
+class Machine:
+    """A machine with a key, a CSR, and a way to seal evidence."""
+
+    seal_to: bytes
+    key: NodeKey = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
+    csr: bytes = b""
+
+    def __post_init__(self) -> None:
+        """Make the CSR."""
+        self.csr = self.csr or csr_of(self.key)
+
+    def request(  # noqa: PLR0913 - what a machine may say
+        self,
+        payload: bytes,
+        *,
+        attestor: str = "",
+        role: Role = "node",
+        claims: Claims | None = None,
+        state: bytes | None = None,
+        reply_key: bytes | None = None,
+        seal_role: Role | None = None,
+        **changes: Any,
+    ) -> bytes:
+        """Return the canonical bytes of a request; `changes` are made after sealing."""
+        from hashlib import sha256  # noqa: PLC0415
+
+        request_id = str(uuid7())
+        info = seal_info(
+            version=1,
+            kind="join",
+            request_id=request_id,
+            attestor=AttestorId(attestor or "join-token"),
+            role=seal_role or role,
+            encryption_key_id=KEY_ID,
+            reply_key=reply_key or b"",
+            state=state,
+            csr_sha256=sha256(self.csr).digest(),
+        )
+        plain = length_prefixed(payload, (claims or Claims()).write())
+        request = JoinRequest(
+            version=1,
+            kind="join",
+            request_id=request_id,
+            attestor=attestor,
+            role=role,
+            csr=b64(self.csr),
+            encryption_key_id=KEY_ID,
+            sealed=b64(hpke.seal(self.seal_to, plain, info)),
+            state=None if state is None else b64(state),
+            reply_key=None if reply_key is None else b64(reply_key),
+        )
+        if changes:
+            from watchword.schemas.canonical import canonical  # noqa: PLC0415
+
+            return canonical({**request.model_dump(by_alias=True), **changes})
+        return request.write()
+
+
+@dataclass(frozen=True)
+class TestToken:
+    """A token in the database, with its secret."""
+
+    __test__ = False
+
+    id: str
+    secret: bytes
+
+    @property
+    def payload(self) -> bytes:
+        """The evidence that shows it."""
+        return encode(self.id, self.secret)
+
+
+class Bench:
+    """A service, its database and its keys."""
+
+    def __init__(
+        self, dsn: str, engine: Engine, seal_to: bytes, signing: bytes, authority: Authority
+    ) -> None:
+        """Hold them."""
+        self.dsn = dsn
+        self.engine = engine
+        self.seal_to = seal_to
+        self.signing = signing
+        self.authority = authority
+        self._offset = 0
+
+    def machine(self) -> Machine:
+        """Return a machine with a fresh key."""
+        return Machine(self.seal_to)
+
+    def incoming(self, request: bytes) -> Incoming:
+        """Return the record of a request at the next offset."""
+        self._offset += 1
+        return Incoming(request, "join.requests", 0, self._offset)
+
+    async def ask(self, *requests: bytes) -> list[dict[str, Any]]:
+        """Judge the requests as one batch and return the verified answers."""
+        answers = await self.engine.judge([self.incoming(r) for r in requests])
+        return [self.read(answer) for answer in answers]
+
+    def read(self, answer: Answer) -> dict[str, Any]:
+        """Return the payload of a signed answer."""
+        payload: dict[str, Any] = json.loads(
+            verify(answer.value, self.signing, typ=TYP_RESPONSE, kid=None)
+        )
+        return payload
+
+    async def fetch(self, query: str, *arguments: object) -> list[Any]:
+        """Return rows of plain SQL."""
+        connection = await asyncpg.connect(self.dsn, server_settings={"search_path": "watchword"})
+        try:
+            return list(await connection.fetch(query, *arguments))
+        finally:
+            await connection.close()
+
+    async def one(self, query: str, *arguments: object) -> Any:
+        """Return the first column of the first row."""
+        rows = await self.fetch(query, *arguments)
+        return rows[0][0] if rows else None
+
+    async def token(  # noqa: PLR0913 - the columns of a token
+        self,
+        *,
+        uses: int = 1,
+        tenant: str = "acme",
+        pool: str = "web",
+        site: str | None = None,
+        role: str = "node",
+        expect: dict[str, str] | None = None,
+        allow_reclaim: bool = False,
+        expires_at: datetime | None = None,
+        allowed_kinds: list[str] | None = None,
+    ) -> TestToken:
+        """Add a token by plain SQL."""
+        token_id, text, digest = new_token()
+        from watchword.handlers.attestors.join_token.evidence import parse_token  # noqa: PLC0415
+
+        await self.place(tenant, pool, site)
+        await self.fetch(
+            "INSERT INTO tokens (id, secret_sha256, tenant, pool, site, role, uses_total, uses_left, expect, allow_reclaim,"
+            " expires_at, allowed_kinds, created_by) VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9, $10, $11, 'test')",
+            token_id, digest, tenant, pool, site, role, uses, json.dumps(expect or {}), allow_reclaim, expires_at, allowed_kinds,
+        )  # fmt: skip
+        return TestToken(token_id, parse_token(text).secret)
+
+    async def place(self, tenant: str, pool: str, site: str | None = None) -> None:
+        """Add a tenant with a pool and perhaps a site."""
+        await self.fetch("INSERT INTO tenants (id) VALUES ($1) ON CONFLICT DO NOTHING", tenant)
+        await self.fetch(
+            "INSERT INTO pools (tenant, id) VALUES ($1, $2) ON CONFLICT DO NOTHING", tenant, pool
+        )
+        if site is not None:
+            await self.fetch(
+                "INSERT INTO sites (tenant, id) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+                tenant,
+                site,
+            )
+
+
+@contextlib.asynccontextmanager
+async def join_bench(  # noqa: PLR0913 - what a test may change
+    dsn: str,
+    *,
+    attestors: Iterable[Any] = (),
+    limits: SlotLimits | None = None,
+    clock: JoinClock | None = None,
+    signer: Callable[[Signer], Signer] = lambda signer: signer,
+    before_commit: Callable[[], None] = lambda: None,
+    crypto: tuple[JoinCrypto, bytes, bytes, Authority] | None = None,
+    worker: str = "w0",
+) -> AsyncGenerator[Bench]:
+    """Give a service on this database; every attestor of the list may return anything."""
+    made, seal_to, signing, authority = crypto or keys()
+    made.signer = signer(made.signer)
+    extra = list(attestors)
+    store = PostgresJoinStore(
+        Database(dsn, application_name="watchword-test"), Slots(limits or SlotLimits())
+    )
+    engine = create_join_service(
+        store,
+        clock or JoinClock(),
+        JoinEvents(worker=worker),
+        made,
+        extra,
+        JoinSeams(
+            policy=JoinPolicy({AttestorId(a.id): ANYTHING for a in extra if hasattr(a, "id")}),
+            before_commit=before_commit,
+        ),
+    )
+    try:
+        yield Bench(dsn, engine, seal_to, signing, authority)
+    finally:
+        await store.close()
+
+
+def certificate_of(answer: dict[str, Any]) -> bytes:
+    """Return the DER of the leaf in a `joined` answer."""
+    return b64decode(answer["joined"]["chain"][0])
