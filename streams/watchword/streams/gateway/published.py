@@ -1,0 +1,41 @@
+"""The documents that the deployment publishes: key set, trust bundle, CRL; the last of each.
+
+They are signed, and agents verify them. The gateway passes on what it read from the compacted
+topic, whose ACL says who may write it.
+"""
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+from watchword.schemas.topics import CRL_KEY, KEY_SET_KEY, TRUST_BUNDLE_KEY
+
+_KEYS = (KEY_SET_KEY, TRUST_BUNDLE_KEY, CRL_KEY)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document; `etag` is a strong validator (RFC 9110, 8.8.3), quoted."""
+
+    value: bytes
+    etag: str
+
+
+class Published:
+    """The last document of each kind, by the keys of the topic."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._documents: dict[bytes, Document] = {}
+
+    def put(self, key: bytes | None, value: bytes | None) -> None:
+        """Take a record of the topic; a tombstone withdraws, an unknown key is passed over."""
+        if key not in _KEYS:
+            return
+        if value is None:
+            self._documents.pop(key, None)
+        else:
+            self._documents[key] = Document(value, f'"{sha256(value).hexdigest()[:32]}"')
+
+    def get(self, key: bytes) -> Document | None:
+        """Return the document, if it is known."""
+        return self._documents.get(key)

@@ -1,0 +1,160 @@
+"""Requests on their way to Kafka: acknowledged by all in-sync replicas, or not sent.
+
+The producer is not idempotent on purpose. An idempotent aiokafka producer stays wedged on a
+partition after one rejection, and what it would give is not needed: a copy of a request is
+answered from the inbox, and requests have no order among them. It is replaced after an error or
+a missed deadline all the same, because nobody knows what state that left it in.
+"""
+
+import asyncio
+import random
+from contextlib import suppress
+
+import structlog
+from aiokafka.errors import KafkaError
+
+from watchword.handlers.errors import Unavailable
+from watchword.schemas.requests import MAX_REQUEST_BYTES
+from watchword.streams.gateway import metrics
+from watchword.streams.gateway.admission import Admitted
+from watchword.streams.gateway.kafka_ports import Producer, new_producer
+from watchword.streams.kafka_clients import KafkaConnection
+
+_log = structlog.get_logger(__name__)
+
+_MAX_RECORD_BYTES = MAX_REQUEST_BYTES + 4096
+"""The topic's `max.message.bytes`: the body, its key and headers, and the batch around them."""
+
+_START_PATIENCE_S = 10.0
+_BACKOFF_S = (0.2, 2.0)
+
+Headers = tuple[tuple[str, bytes], ...]
+
+
+class Requests:
+    """Sends admitted requests to one topic."""
+
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        topic: str,
+        *,
+        deadline_s: float,
+        in_flight: int,
+    ) -> None:
+        """Open nothing yet: `run` keeps a producer."""
+        self.topic = topic
+        self._connection = connection
+        self._deadline_s = deadline_s
+        self._in_flight_limit = in_flight
+        self._in_flight = 0
+        self._producer: Producer | None = None
+        self._has_producer = asyncio.Event()
+        self._is_broken = asyncio.Event()
+        self._problem: str | None = "not connected yet"
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def problem(self) -> str | None:
+        """Return why nothing can be sent, or None; for the readiness."""
+        return self._problem
+
+    async def run(self) -> None:
+        """Keep a working producer until cancelled; then what is on its way is flushed."""
+        try:
+            while True:
+                self._is_broken.clear()
+                producer = await self._open()
+                if producer is None:
+                    await asyncio.sleep(random.uniform(*_BACKOFF_S))  # noqa: S311 - jitter
+                    continue
+                self._producer = producer
+                self._say(None)
+                self._has_producer.set()
+                await self._is_broken.wait()
+        finally:
+            if self._producer is not None:
+                self._retire(self._producer)
+            if self._closing:
+                await asyncio.wait(self._closing)
+
+    async def send(self, admitted: Admitted, headers: Headers = ()) -> None:
+        """Return when Kafka has the request.
+
+        Raises:
+            Unavailable: Kafka is away, too slow, or too many are waiting for it. Whether it has
+                the request is then unknown; sending the same bytes again is harmless.
+        """
+        if self._in_flight >= self._in_flight_limit:
+            metrics.SENT.labels("too-many").inc()
+            raise Unavailable
+        self._in_flight += 1
+        try:
+            with metrics.SEND_SECONDS.time():
+                await self._send(admitted, headers)
+        finally:
+            self._in_flight -= 1
+        metrics.SENT.labels("acknowledged").inc()
+
+    async def _send(self, admitted: Admitted, headers: Headers) -> None:
+        producer: Producer | None = None
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                producer = await self._current()
+                await producer.send_and_wait(
+                    self.topic, admitted.body, key=admitted.csr_sha256, headers=list(headers)
+                )
+        except (KafkaError, OSError, TimeoutError) as error:
+            metrics.SENT.labels("failed").inc()
+            _log.warning("request not sent", error=type(error).__name__)
+            if producer is not None:
+                self._retire(producer)
+            raise Unavailable from error
+
+    async def _current(self) -> Producer:
+        """Return the producer; wait for the next one only if Kafka is not known to be away."""
+        while self._producer is None:
+            if self._problem is not None:
+                raise KafkaError(self._problem)
+            await self._has_producer.wait()
+        return self._producer
+
+    async def _open(self) -> Producer | None:
+        producer = new_producer(
+            self._connection, deadline_s=self._deadline_s, max_record_bytes=_MAX_RECORD_BYTES
+        )
+        try:
+            async with asyncio.timeout(_START_PATIENCE_S):
+                await producer.start()
+                await producer.partitions_for(self.topic)
+        except (KafkaError, OSError, TimeoutError) as error:
+            self._say(type(error).__name__)
+            await self._close(producer)
+            return None
+        except BaseException:
+            await self._close(producer)
+            raise
+        return producer
+
+    def _retire(self, producer: Producer) -> None:
+        """Use it no more; what it still carries may arrive, or fails by its own deadline."""
+        if producer is not self._producer:
+            return
+        self._producer = None
+        self._has_producer.clear()
+        self._is_broken.set()
+        task = asyncio.create_task(self._close(producer))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def _close(self, producer: Producer) -> None:
+        with suppress(KafkaError, OSError, TimeoutError):
+            async with asyncio.timeout(self._deadline_s + 1.0):
+                await producer.stop()
+
+    def _say(self, problem: str | None) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            if problem is None:
+                _log.info("requests can be sent", topic=self.topic)
+            else:
+                _log.warning("requests cannot be sent", topic=self.topic, problem=problem)

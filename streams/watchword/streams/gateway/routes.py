@@ -1,0 +1,278 @@
+"""The gateway's resources under `/v1`."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from watchword.handlers.errors import Unavailable
+from watchword.schemas.topics import CRL_KEY, KEY_SET_KEY, TRUST_BUNDLE_KEY
+from watchword.streams.gateway import metrics
+from watchword.streams.gateway.admission import admit
+from watchword.streams.gateway.answers import Answer, Answers
+from watchword.streams.gateway.bodies import Disconnected, held, read_body
+from watchword.streams.gateway.envelope import ADDRESS
+from watchword.streams.gateway.openapi import openapi_bytes
+from watchword.streams.gateway.options import Limits, Timings
+from watchword.streams.gateway.pending import Pending
+from watchword.streams.gateway.problems import Problem, Rejected, problem_response
+from watchword.streams.gateway.published import Published
+from watchword.streams.gateway.quotas import Buckets, Shares
+from watchword.streams.gateway.requests import Requests
+
+JOSE = "application/jose"
+"""RFC 7515, 9.2.1: a JWS in compact form."""
+PKIX_CRL = "application/pkix-crl"
+"""RFC 2585, 4.2: one CRL, DER."""
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_TAG = re.compile(r"[0-9a-f]{32}")
+_SECONDS = re.compile(r"[0-9]{1,4}")
+_TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+"""https://www.w3.org/TR/trace-context/#traceparent-header, version 00."""
+_NO_STORE = {"Cache-Control": "no-store"}
+_GONE = Response(status_code=499, headers=_NO_STORE)
+_DOCUMENT_AGE_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What the resources work with."""
+
+    limits: Limits
+    timings: Timings
+    requests: Requests
+    pending: Pending
+    answers: Answers
+    published: Published
+
+
+class Joins:
+    """`/v1/joins`: hand a request in, and ask for its answer."""
+
+    def __init__(self, desk: Desk) -> None:
+        """Start with nobody waiting."""
+        limits = desk.limits
+        self._desk = desk
+        self._valid = Buckets(
+            limits.requests_per_address, limits.requests_window_s, capacity=limits.addresses
+        )
+        self._bodies = Shares(
+            per_address=max(limits.body_bytes_per_address, limits.request_bytes),
+            total=max(limits.body_bytes, limits.request_bytes),
+        )
+        self._waiters = Shares(per_address=limits.waiters_per_address, total=limits.waiters)
+
+    async def submit(self, request: Request) -> Response:
+        """POST: check the request, give it to Kafka, and say where its answer will be."""
+        # 1. The headers say that it is JSON, and not too much of it.
+        # 2. The body, bounded in bytes, time and memory.
+        # 3. A copy of what is on its way or was sent a moment ago is done: same answer.
+        # 4. A worker could judge it.
+        # 5. This address has not had its share. Only requests that got this far count.
+        # 6. Kafka has it.
+        desk = self._desk
+        address: str = request.scope[ADDRESS]
+
+        # Step 1
+        _check_headers(request.headers, desk.limits.request_bytes)
+
+        # Step 2
+        with held(self._bodies, address) as holding:
+            try:
+                body = await read_body(
+                    request.receive,
+                    holding,
+                    limit=desk.limits.request_bytes,
+                    deadline_s=desk.timings.body_s,
+                )
+            except Disconnected:
+                return _GONE
+            digest = sha256(body).digest()
+
+            try:
+                # Step 3
+                if not await desk.pending.is_copy(digest):
+                    # Step 4
+                    with metrics.CHECK_SECONDS.time():
+                        admitted = admit(body)
+
+                    # Step 5
+                    wait_s = self._valid.take(address)
+                    if wait_s:
+                        raise Rejected(Problem.TOO_MANY_REQUESTS, retry_after_s=wait_s)
+
+                    # Step 6
+                    sending = desk.requests.send(admitted, _trace(request.headers))
+                    await desk.pending.send(digest, sending)
+            except Unavailable:
+                raise Rejected(
+                    Problem.UNAVAILABLE, retry_after_s=desk.timings.retry_after_s
+                ) from None
+        return self._later(location=f"/v1/joins/{digest.hex()}")
+
+    async def poll(self, request: Request) -> Response:
+        """GET: the next answer, at once or as soon as it is there; an unknown request is pending."""
+        digest, after, wait_s = self._read_poll(request)
+        answers = self._desk.answers
+        answer = answers.find(digest, after)
+        if answer is None and wait_s > 0:
+            address: str = request.scope[ADDRESS]
+            over = self._waiters.take(address)
+            if over is not None:
+                problem = Problem.TOO_MANY_WAITERS if over == "address" else Problem.BUSY
+                raise Rejected(problem, retry_after_s=self._desk.timings.retry_after_s)
+            metrics.WAITERS.set(self._waiters.held)
+            try:
+                answer = await self._wait(request, digest, after, wait_s)
+            except Disconnected:
+                return _GONE
+            finally:
+                self._waiters.give(address)
+                metrics.WAITERS.set(self._waiters.held)
+        if answer is None:
+            return self._later()
+        headers = {**_NO_STORE, "ETag": f'"{answer.tag}"'}
+        return Response(answer.value, 200, headers, media_type=JOSE)
+
+    def _read_poll(self, request: Request) -> tuple[bytes, str | None, float]:
+        text: str = request.path_params["digest"]
+        if _DIGEST.fullmatch(text) is None:
+            raise Rejected(Problem.NOT_FOUND)
+        query = request.query_params
+        wait, after = query.get("wait", "0"), query.get("after")
+        if _SECONDS.fullmatch(wait) is None or (after and _TAG.fullmatch(after) is None):
+            raise Rejected(Problem.BAD_PARAMETER)
+        if (
+            "transfer-encoding" in request.headers
+            or request.headers.get("content-length", "0") != "0"
+        ):
+            raise Rejected(Problem.MALFORMED)
+        return bytes.fromhex(text), after, min(int(wait), self._desk.timings.max_wait_s)
+
+    async def _wait(
+        self, request: Request, digest: bytes, after: str | None, wait_s: float
+    ) -> Answer | None:
+        """Return the answer as soon as it is there; None after `wait_s`, or when the gateway stops."""
+        answers = self._desk.answers
+        until = asyncio.get_running_loop().time() + wait_s
+        gone = asyncio.create_task(_disconnected(request))
+        try:
+            while (answer := answers.find(digest, after)) is None and not answers.is_closed:
+                left_s = until - asyncio.get_running_loop().time()
+                if left_s <= 0:
+                    break
+                with answers.waiting(digest) as woken:
+                    await asyncio.wait(
+                        (woken, gone), timeout=left_s, return_when=asyncio.FIRST_COMPLETED
+                    )
+                if gone.done():
+                    raise Disconnected
+            return answer
+        finally:
+            gone.cancel()
+
+    def _later(self, *, location: str | None = None) -> Response:
+        headers = {**_NO_STORE, "Retry-After": str(self._desk.timings.retry_after_s)}
+        if location is not None:
+            headers["Location"] = location
+        return Response(None, 202, headers)
+
+
+class Documents:
+    """What the deployment publishes, as it was read."""
+
+    def __init__(self, published: Published) -> None:
+        """Serve from there."""
+        self._published = published
+
+    async def keys(self, request: Request) -> Response:
+        """GET the signed key set."""
+        return self._document(request, KEY_SET_KEY, JOSE, Problem.NOT_YET_KNOWN)
+
+    async def trust_bundle(self, request: Request) -> Response:
+        """GET the signed trust bundle."""
+        return self._document(request, TRUST_BUNDLE_KEY, JOSE, Problem.NOT_YET_KNOWN)
+
+    async def crl(self, request: Request) -> Response:
+        """GET the CRL; there may be none."""
+        return self._document(request, CRL_KEY, PKIX_CRL, Problem.NOT_FOUND)
+
+    def _document(
+        self, request: Request, key: bytes, media_type: str, missing: Problem
+    ) -> Response:
+        document = self._published.get(key)
+        if document is None:
+            retry_after_s = None if missing is Problem.NOT_FOUND else 1
+            raise Rejected(missing, retry_after_s=retry_after_s)
+        headers = {"Cache-Control": f"public, max-age={_DOCUMENT_AGE_S}", "ETag": document.etag}
+        if document.etag in request.headers.get("if-none-match", ""):
+            return Response(None, 304, headers)
+        return Response(document.value, 200, headers, media_type=media_type)
+
+
+async def openapi(_: Request) -> Response:
+    """GET the description of this API."""
+    headers = {"Cache-Control": f"public, max-age={_DOCUMENT_AGE_S}"}
+    return Response(openapi_bytes(), 200, headers, media_type="application/json")
+
+
+def application(desk: Desk) -> Starlette:
+    """Return the application: every route that there is, and every error as a problem."""
+    joins, documents = Joins(desk), Documents(desk.published)
+    routes: list[BaseRoute] = [
+        Route("/v1/joins", joins.submit, methods=["POST"]),
+        Route("/v1/joins/{digest}", joins.poll, methods=["GET"]),
+        Route("/v1/keys", documents.keys, methods=["GET"]),
+        Route("/v1/trust-bundle", documents.trust_bundle, methods=["GET"]),
+        Route("/v1/crl", documents.crl, methods=["GET"]),
+        Route("/v1/openapi.json", openapi, methods=["GET"]),
+    ]
+    handlers = {Rejected: reject, HTTPException: reject, Exception: reject}
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.router.redirect_slashes = False
+    return app
+
+
+async def reject(_: Request, error: Exception) -> Response:
+    """Answer what a route, or the router, raised."""
+    match error:
+        case Rejected():
+            rejected = error
+        case HTTPException(status_code=405):
+            allow = (error.headers or {}).get("Allow")
+            rejected = Rejected(Problem.METHOD_NOT_ALLOWED, allow=allow)
+        case HTTPException():
+            rejected = Rejected(Problem.NOT_FOUND)
+        case _:
+            rejected = Rejected(Problem.INTERNAL, retry_after_s=1)
+    metrics.REJECTED.labels(rejected.problem.slug).inc()
+    return problem_response(rejected)
+
+
+def _check_headers(headers: Mapping[str, str], limit: int) -> None:
+    content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type != "application/json" or "content-encoding" in headers:
+        raise Rejected(Problem.MEDIA_TYPE)
+    # The HTTP parser has refused a length that is no number, and one beside a transfer encoding.
+    if int(headers.get("content-length", "0")) > limit:
+        raise Rejected(Problem.TOO_LARGE)
+
+
+def _trace(headers: Mapping[str, str]) -> tuple[tuple[str, bytes], ...]:
+    """Return the machine's trace context, to be linked and never adopted."""
+    found = headers.get("traceparent", "")
+    return (("traceparent", found.encode()),) if _TRACEPARENT.fullmatch(found) else ()
+
+
+async def _disconnected(request: Request) -> None:
+    """Return when the client has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
