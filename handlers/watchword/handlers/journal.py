@@ -4,7 +4,6 @@ An entry carries a published event (`value`, `headers`), or one that nobody is t
 and in `private` what a rebuild needs beyond it. Pure: ids, times and trace context are arguments.
 """
 
-import json
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -21,9 +20,6 @@ SHARDS = 32
 """Logical shards; fixed, because a key's shard is stored with its rows."""
 
 EventClass = Literal["domain", "refusal"]
-
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -85,7 +81,7 @@ def entry(  # noqa: PLR0913 - an entry has these parts
         topic=topic,
         type=event.type,
         key=key,
-        headers=_compact(headers(attributes)),
+        headers=canonical(headers(attributes)).decode(),
         value=event.model_dump_json(by_alias=True).encode(),
         private=None if private is None else canonical(private),
         occurred_at=occurred_at,

@@ -17,8 +17,8 @@ Instant = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z
 
 Failure = Literal["UNSUPPORTED", "INVALID_INPUT", "UNAVAILABLE"]
 
-REFUSED_CODE = "ACCESS_DENIED"
-REFUSED_MESSAGE = "Join refused"
+REFUSED_CODE: Literal["ACCESS_DENIED"] = "ACCESS_DENIED"
+REFUSED_MESSAGE: Literal["Join refused"] = "Join refused"
 
 
 class Joined(Wire):

@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 
 def rfc3339(at: datetime) -> str:
     """Return an aware time as `2026-01-02T03:04:05.678Z`; digits below a millisecond are cut."""
-    at = at.astimezone(UTC)
-    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
+    if at.tzinfo is not UTC:
+        at = at.astimezone(UTC)
+    return at.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def parse_rfc3339(text: str) -> datetime:

@@ -2,7 +2,8 @@
 
 A batch that fails is tried again whole, with jitter, for ever, on a new connection: the inbox claim
 then tells whether the commit had happened. Only a statement that PostgreSQL refused for its data
-(`StoreRejected`) halves the batch; the one request left is answered `UNAVAILABLE`, without a row.
+(`StoreRejected`), or a bug of ours, halves the batch; the one request left is answered
+`UNAVAILABLE`, without a row, so that no content can stop a partition.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from watchword.handlers.join.candidate import (
     Waits,
 )
 from watchword.handlers.join.deciding import MOST_TRIES
-from watchword.handlers.join.judging import Judge
+from watchword.handlers.join.judging import Judge, place_of
 from watchword.handlers.join.lane import judge_in_lane, needs_lane
 from watchword.handlers.join.observer import Observer
 from watchword.handlers.join.outcomes import Outcomes
@@ -99,8 +100,13 @@ class Engine:
                         "attempt failed, trying again", error=str(error), requests=len(candidates)
                     )
                 await asyncio.sleep(_pause(failures))
-            except StoreRejected as error:
-                _log.error("a statement was refused", error=str(error), requests=len(candidates))
+            except Exception as error:  # noqa: BLE001 - refused data, or our own bug: never an admission, never a crash loop
+                _log.error(
+                    "a batch failed",
+                    error=str(error) if isinstance(error, StoreRejected) else type(error).__name__,
+                    where=place_of(error),
+                    requests=len(candidates),
+                )
                 if len(candidates) == 1:
                     await self._give_up(candidates[0], answers)
                     return

@@ -233,7 +233,7 @@ class Judge:
                 "attestor broke",
                 attestor=registered.attestor.id,
                 error=type(error).__name__,
-                where=_place(error),
+                where=place_of(error),
             )
             return Broken(type(error).__name__)
 
@@ -426,7 +426,7 @@ def _ban_subjects(candidate: Candidate, admission: Admission) -> tuple[bytes, ..
     return tuple(subjects)
 
 
-def _place(error: BaseException) -> str:
+def place_of(error: BaseException) -> str:
     """Return file and line where an exception was raised: no values."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:

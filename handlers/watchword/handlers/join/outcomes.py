@@ -1,6 +1,5 @@
 """What a settlement writes: rows and journal entries, made from judgements. Pure but for fresh ids."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -85,40 +84,46 @@ class Outcomes:
 
     # Joins
 
-    def writes(self, effects: Effects) -> Writes:
-        """Return the rows of the admitted."""
+    def joins(
+        self, effects: Effects, superseded: Mapping[UUID, Sequence[Digest]], now: datetime
+    ) -> tuple[Writes, list[Entry]]:
+        """Return the rows of the admitted, and one `node.joined` for each in arrival order."""
         nodes: list[NewNode] = []
         rekeyed: list[NewNode] = []
         certificates: list[NewCertificate] = []
         subjects: list[NewSubject] = []
+        entries: list[Entry] = []
         for candidate in effects.admitted:
             admit = _admit(candidate)
-            (nodes if admit.rekeys is None else rekeyed).append(_node(candidate, admit))
-            certificates.append(_certificate(candidate, admit))
+            node, certificate = _node(candidate, admit), _certificate(candidate, admit)
+            (nodes if admit.rekeys is None else rekeyed).append(node)
+            certificates.append(certificate)
             subjects += [
                 NewSubject(subject.digest, admit.node_id, subject.kind, subject.value)
                 for subject in admit.admission.subjects
             ]
-        return Writes(effects.spends, nodes, rekeyed, certificates, subjects)
-
-    def joins(
-        self, effects: Effects, superseded: Mapping[UUID, Sequence[Digest]], now: datetime
-    ) -> list[Entry]:
-        """Return one `node.joined` for each of the admitted, in arrival order."""
-        return [self._joined(candidate, superseded, now) for candidate in effects.admitted]
+            private = _private(
+                candidate, admit, node, certificate, superseded.get(node.id, ()), now
+            )
+            entries.append(self._joined(candidate, admit, node, certificate, private, now))
+        return Writes(effects.spends, nodes, rekeyed, certificates, subjects), entries
 
     def _joined(
-        self, candidate: Candidate, superseded: Mapping[UUID, Sequence[Digest]], now: datetime
+        self,
+        candidate: Candidate,
+        admit: Admit,
+        node: NewNode,
+        certificate: NewCertificate,
+        private: dict[str, Any],
+        now: datetime,
     ) -> Entry:
-        admit = _admit(candidate)
-        node = _node(candidate, admit)
-        certificate = _certificate(candidate, admit)
+        node_id = str(node.id)
         event_id = new_event_id()
         event = NodeJoined(
             id=str(event_id),
             time=rfc3339(now),
             tenant=node.tenant,
-            node_id=str(node.id),
+            node_id=node_id,
             role=node.role,
             pool=node.pool,
             site=node.site,
@@ -137,11 +142,11 @@ class Outcomes:
             event,
             event_id=event_id,
             occurred_at=now,
-            key=str(node.id).encode(),
+            key=node_id.encode(),
             source=self._source,
-            subject=str(node.id),
+            subject=node_id,
             topic=NODE_EVENTS,
-            private=_private(candidate, admit, node, certificate, superseded.get(node.id, ()), now),
+            private=private,
         )
 
     # Refusals and what was not understood
@@ -259,9 +264,7 @@ def _certificate(candidate: Candidate, admit: Admit) -> NewCertificate:
         node_key_uri=admit.admission.node_key_uri,
         der=issued.der,
         who=f"attestor:{candidate.attestor}",
-        detail=json.dumps(
-            {"request": candidate.digest.hex(), "reclaimed": admit.rekeys is not None}
-        ),
+        detail=f'{{"request":"{candidate.digest.hex()}"}}',
     )
 
 

@@ -202,9 +202,9 @@ async def _write(
         if isinstance(c.judgement, Admit) and c.judgement.rekeys is not None
     )
     superseded = await session.supersede(rekeyed, now, "re-keyed") if rekeyed else {}
-    entries = outcomes.joins(effects, superseded, now)
+    writes, entries = outcomes.joins(effects, superseded, now)
     if effects.admitted:
-        await session.write(outcomes.writes(effects), now)
+        await session.write(writes, now)
     refusals = outcomes.refusals(mine)
     if refusals:
         need: dict[Bucket, int] = {}
