@@ -60,26 +60,36 @@ class Asker:
             StateUnusable: the disk.
         """
         trouble = Backoff(self._pace)
-        listen_s = self._pace.resend_after_s
         step: Step = "sending"
-        while True:
+        while step == "sending" or await self._is_worth_it(current):
             try:
                 async with self._transport.conversation(exchange.csr_sha256) as conversation:
-                    self._reporter.tell(step, exchange)
-                    await conversation.publish(current.request_bytes())
-                    trouble.reset()
-                    token = await self._listen(conversation, exchange, current, listen_s)
+                    return await self._converse(conversation, exchange, current, step)
             except TransportUnavailable as error:
                 wait_s = trouble.next_s(error.retry_after_s)
                 self._reporter.tell("unreachable", exchange, why=str(error), wait_s=wait_s)
                 await self._pace.sleep(wait_s)
-            else:
-                if token is not None:
-                    return self._answered(exchange, current, token)
-                listen_s = min(listen_s * 2, _MAX_RESEND_AFTER_S)
             step = "resending"
-            if not is_worth_sending(current, await self._trust.fresh(), self._clock):
+        return None
+
+    async def _converse(
+        self, conversation: Conversation, exchange: Exchange, current: Round, step: Step
+    ) -> Round | None:
+        """Send and listen in turns, listening longer each time; returns as `ask` does."""
+        listen_s = self._pace.resend_after_s
+        while True:
+            self._reporter.tell(step, exchange)
+            await conversation.publish(current.request_bytes())
+            token = await self._listen(conversation, exchange, current, listen_s)
+            if token is not None:
+                return self._answered(exchange, current, token)
+            if not await self._is_worth_it(current):
                 return None
+            listen_s = min(listen_s * 2, _MAX_RESEND_AFTER_S)
+            step = "resending"
+
+    async def _is_worth_it(self, current: Round) -> bool:
+        return is_worth_sending(current, await self._trust.fresh(), self._clock)
 
     async def _listen(
         self, conversation: Conversation, exchange: Exchange, current: Round, seconds: float
@@ -101,7 +111,8 @@ class Asker:
             elif read_answer(token, trust=trust, exchange=exchange, sent=current) is not None:
                 return token
             else:
-                await trouble.wait()
+                # Whatever brings forged answers must neither make us spin nor keep us from the next one.
+                await self._pace.sleep(min(self._pace.first_s, left_s))
         return None
 
     def _answered(self, exchange: Exchange, current: Round, token: bytes) -> Round:

@@ -56,7 +56,7 @@ class Round(Wire):
     request: str
     """Base64 of the bytes that are sent, and sent again while there is no answer."""
     encryption_key_id: str
-    reply_key: Annotated[str, Field(repr=False)] | None = None
+    reply_key: Annotated[str | None, Field(repr=False)] = None
     """Base64 of 32 private bytes of X25519, where the answer comes sealed."""
     challenge_not_after: Instant | None = None
     """In a round that answers a challenge: until when that is worth anything, by the service's time."""
