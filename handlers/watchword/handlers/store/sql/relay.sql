@@ -19,7 +19,8 @@ WITH mine AS MATERIALIZED (
 )
 UPDATE relay_cursors c SET expires_at = clock_timestamp() + make_interval(secs => $2)
 FROM mine WHERE c.shard = mine.shard
-RETURNING c.shard;
+RETURNING c.shard, c.epoch, c.from_snapshot::text AS from_snapshot, c.from_at::text AS from_at, c.from_seq,
+    c.to_snapshot::text AS to_snapshot, c.last_seq;
 
 -- give_up
 UPDATE relay_cursors SET owner = NULL, expires_at = '-infinity' WHERE owner = $1 AND shard = ANY($2::smallint[]);
