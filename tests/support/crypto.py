@@ -6,7 +6,7 @@ from functools import cache
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.hashes import SHA256, HashAlgorithm
+from cryptography.hazmat.primitives.hashes import SHA224, SHA256, SHA384, SHA512
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from watchword.handlers.crypto.authority import Authority
@@ -20,6 +20,7 @@ TRUST_DOMAIN = "fleet.example"
 NODE_ID = "0190163d-8694-739b-aea5-966c26f8ad91"
 STATEMENT = "urn:bc:tpm-ak:" + "0123456789abcdef" * 4
 
+Digest = SHA224 | SHA256 | SHA384 | SHA512
 NodeKey = ec.EllipticCurvePrivateKey | Ed25519PrivateKey | rsa.RSAPrivateKey
 
 
@@ -37,7 +38,7 @@ def spki_of(key: NodeKey) -> bytes:
 def csr_of(
     key: NodeKey,
     *,
-    digest: HashAlgorithm | None = None,
+    digest: Digest | None = None,
     names: x509.SubjectAlternativeName | None = None,
 ) -> bytes:
     """Return a CSR without names, or with these, signed by the key."""

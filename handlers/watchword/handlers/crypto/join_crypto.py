@@ -18,7 +18,7 @@ DEFAULT_GRACE = timedelta(milliseconds=REQUEST_RETENTION_MS)
 class JoinCrypto:
     """Opens requests, seals states, signs answers, and knows who issues certificates."""
 
-    def __init__(  # noqa: PLR0913 - each is a key or a choice of the deployment
+    def __init__(
         self,
         *,
         trust_domain: str,

@@ -100,7 +100,7 @@ def _check_other(spki_der: bytes) -> None:
     # Bounded before it becomes a number: one byte more for the sign.
     if after_modulus - start > MAX_RSA_BITS // 8 + 1:
         raise InvalidInput(_WEAK)
-    modulus = int.from_bytes(spki_der[start:after_modulus], "big", signed=True)
+    modulus = int.from_bytes(spki_der[start:after_modulus], "big")
     if not MIN_RSA_BITS <= modulus.bit_length() <= MAX_RSA_BITS or modulus % 2 == 0:
         raise InvalidInput(_WEAK)
     # What remains can only be e = 65537; the comparison also finds every second spelling.

@@ -19,7 +19,7 @@ DEFAULT_CHALLENGE_LIFE = timedelta(hours=1)
 """How long a state under a retired challenge key may still come back."""
 
 
-def rotate_decryption(  # noqa: PLR0913 - each is a time of the deployment
+def rotate_decryption(
     directory: Path,
     *,
     now: datetime,

@@ -94,7 +94,7 @@ class Answers:
         content = {"retryAfterSeconds": retry_after_seconds, "type": "approval"}
         return self._answer(question, issued_at, "deferred", content)
 
-    def challenge(  # noqa: PLR0913 - each is a member of the answer
+    def challenge(
         self,
         question: Question,
         issued_at: datetime,

@@ -51,7 +51,7 @@ class StateSealer:
         self._keys = dict(keys)
         self._active = active
 
-    def seal(  # noqa: PLR0913 - each is bound to the state
+    def seal(
         self,
         data: bytes,
         *,
@@ -79,7 +79,7 @@ class StateSealer:
         bound = _bound(head, attestor, attestor_version, role, csr_sha256)
         return head + _aead(self._keys[self._active], head).encrypt(_NONCE, data, bound)
 
-    def open(  # noqa: PLR0913 - each is bound to the state
+    def open(
         self,
         state: bytes,
         *,

@@ -43,7 +43,7 @@ class TbsTemplate:
         authority = der.tlv(der.SEQUENCE, _AUTHORITY_KEY + der.tlv(der.OCTET_STRING, authority))
         self._constant_extensions = _CA_FALSE + _DIGITAL_SIGNATURE + _CLIENT_AUTH + authority
 
-    def fill(  # noqa: PLR0913 - each is a field of the certificate
+    def fill(
         self,
         *,
         serial: bytes,
