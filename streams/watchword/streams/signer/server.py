@@ -1,8 +1,8 @@
 """The body of `watchword signer`: the CA key behind a Unix socket of its own user.
 
-Signing runs in the event loop: `cryptography` holds the GIL while it signs (two threads on two
-cores sign no faster than one), so threads would only add hand-overs. A call of 64 orders takes 3 ms,
-and between two calls every other connection has its turn.
+Signing runs in the event loop: threads gain little, because `cryptography` holds the GIL for most
+of a signature (8,000 of them took 0.24 s in one thread, 0.19 s in two on two cores). A call of 64
+orders takes 3 to 5 ms, and between two calls every other connection has its turn.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class SignerCounters:
     """Calls that ended in `UNAVAILABLE`, and connections that broke the protocol."""
 
 
-async def serve(  # noqa: PLR0913 - each is a choice of the deployment
+async def serve(
     authority: Authority,
     socket_path: Path,
     *,
