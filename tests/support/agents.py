@@ -177,6 +177,8 @@ class Wire:
     is_away: bool = False
     """Whether the published documents cannot be fetched."""
     certificate_revocations: bytes | None = None
+    fetched: int = 0
+    """How often anything published was fetched."""
     on_silence: Callable[[float], None] | None = None
 
     def then(self, *reactions: Reaction) -> "Wire":
@@ -209,6 +211,7 @@ class Wire:
         """Do nothing."""
 
     def _reach(self) -> None:
+        self.fetched += 1
         if self.is_away:
             raise TransportUnavailable
 

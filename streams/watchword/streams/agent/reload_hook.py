@@ -12,6 +12,7 @@ from contextlib import suppress
 import structlog
 
 from watchword.streams.agent.backoff import Backoff, Pace
+from watchword.streams.agent.errors import StateUnusable
 from watchword.streams.agent.identity import CURRENT
 from watchword.streams.agent.keystore import Keystore
 
@@ -36,7 +37,6 @@ class ReloadHook:
         pace: Pace,
         *,
         environment: Mapping[str, str],
-        patience_s: float = _PATIENCE_S,
     ) -> None:
         """Take the command's program and arguments (none: nothing to run), and its variables."""
         self._environment = {
@@ -45,7 +45,6 @@ class ReloadHook:
         self._keystore = keystore
         self._command = command
         self._pace = pace
-        self._patience_s = patience_s
         self._is_due = asyncio.Event()
         self._is_due.set()
 
@@ -59,18 +58,29 @@ class ReloadHook:
         while self._command:
             await self._is_due.wait()
             self._is_due.clear()
-            identity = self._keystore.identity()
-            if identity is None:
-                continue
-            owed = identity.folder.name.encode()
-            if self._keystore.read("reloaded") == owed:
-                continue
-            if await self._run():
-                self._keystore.write("reloaded", owed)
+            try:
+                is_done = await self._catch_up()
+            except StateUnusable as error:
+                _log.error("reload hook cannot be accounted for", error=str(error))
+                is_done = False
+            if is_done:
                 backoff.reset()
             else:
                 self._is_due.set()
                 await backoff.wait()
+
+    async def _catch_up(self) -> bool:
+        """Run the command if it is owed for the current set; return whether nothing is owed any more."""
+        identity = self._keystore.identity()
+        if identity is None:
+            return True
+        owed = identity.folder.name.encode()
+        if self._keystore.read("reloaded") == owed:
+            return True
+        if not await self._run():
+            return False
+        self._keystore.write("reloaded", owed)
+        return True
 
     async def _run(self) -> bool:
         """Return whether the command ended well in time; its output goes where ours does."""
@@ -85,10 +95,10 @@ class ReloadHook:
             _log.error("reload hook cannot be run", error=error.strerror)
             return False
         try:
-            async with asyncio.timeout(self._patience_s):
+            async with asyncio.timeout(_PATIENCE_S):
                 status = await process.wait()
         except TimeoutError:
-            _log.error("reload hook took too long", after_s=self._patience_s)
+            _log.error("reload hook took too long", after_s=_PATIENCE_S)
             status = -1
         finally:
             if process.returncode is None:

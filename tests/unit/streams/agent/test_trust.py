@@ -1,0 +1,213 @@
+"""Whom the agent believes, from the pin on."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from tests.support.agents import Machine, Service, Time, Wire, bootstrapped
+from tests.support.crypto import NOW, TRUST_DOMAIN
+from watchword.handlers.crypto.authority import Authority
+from watchword.handlers.crypto.ca_certificates import create_ca
+from watchword.handlers.errors import BadArgument
+from watchword.streams.agent.bootstrap import bootstrap, parse_pin
+from watchword.streams.agent.errors import NotBootstrapped, PinMismatch, StateUnusable
+from watchword.streams.agent.identity import with_authorities
+from watchword.streams.agent.keystore import Keystore
+from watchword.streams.agent.revocations import refresh_crl
+from watchword.streams.agent.trust import TrustKeeper, load_trust
+
+
+def keeper(state: Path, wire: Wire, time: Time) -> TrustKeeper:
+    return TrustKeeper(Keystore(state), wire, pace=time.pace, clock=time.clock)
+
+
+async def test_bootstrap_takes_the_pinned_keys_and_remembers_them(tmp_path: Path) -> None:
+    """Everything else that the agent ever believes hangs on this."""
+    service = Service()
+    trust = await bootstrap(tmp_path, Wire(service), pin=f"  {service.pin.upper()}\n")
+
+    assert trust == load_trust(Keystore(tmp_path), Time().clock)
+    assert trust.pin == service.pin
+    assert trust.key_set.trust_domain == TRUST_DOMAIN
+    assert len(trust.authorities) == 1
+
+
+async def test_bootstrap_takes_no_other_keys(tmp_path: Path) -> None:
+    """Whoever answers at that address is not thereby the service."""
+    with pytest.raises(PinMismatch):
+        await bootstrap(tmp_path, Wire(Service()), pin=Service().pin)
+
+    with pytest.raises(NotBootstrapped):
+        load_trust(Keystore(tmp_path), Time().clock)
+
+
+async def test_bootstrap_takes_no_bundle_of_somebody_else(tmp_path: Path) -> None:
+    """A key set and a bundle that come together need not be of one hand."""
+    service, stranger = Service(), Service()
+
+    class Mixed(Wire):
+        async def trust_bundle(self) -> bytes:
+            return stranger.trust_bundle()
+
+    with pytest.raises(PinMismatch):
+        await bootstrap(tmp_path, Mixed(service), pin=service.pin)
+
+    with pytest.raises(NotBootstrapped):
+        load_trust(Keystore(tmp_path), Time().clock)
+
+
+async def test_pinned_directory_is_not_pinned_again(tmp_path: Path) -> None:
+    """A second bootstrap must not be a way to change whom a machine believes."""
+    service, stranger = Service(), Service()
+    await bootstrap(tmp_path, Wire(service), pin=service.pin)
+    await bootstrap(tmp_path, Wire(service), pin=service.pin)
+
+    with pytest.raises(PinMismatch, match="pinned to another key"):
+        await bootstrap(tmp_path, Wire(stranger), pin=stranger.pin)
+
+
+async def test_bootstrap_does_not_go_back_to_an_older_set(tmp_path: Path) -> None:
+    """The private keys of an old set may be known by now."""
+    service = Service()
+    service.version = 2
+    await bootstrap(tmp_path, Wire(service), pin=service.pin)
+    service.version = 1
+
+    with pytest.raises(PinMismatch, match="older"):
+        await bootstrap(tmp_path, Wire(service), pin=service.pin)
+
+
+@pytest.mark.parametrize("pin", ["", "sha256:", "sha256:" + "g" * 64, "md5:" + "0" * 64, "0" * 64])
+def test_pin_that_is_none_is_said_so(pin: str) -> None:
+    """A shortened pin would be easy to find a key for."""
+    with pytest.raises(BadArgument):
+        parse_pin(pin)
+
+
+async def test_newer_set_is_taken_and_kept(tmp_path: Path) -> None:
+    """Keys are rotated while machines are away."""
+    service, time = Service(), Time()
+    bootstrapped(tmp_path, service)
+    trust = keeper(tmp_path, Wire(service), time)
+    service.version = 7
+    await trust.refresh()
+
+    assert trust.current.key_set.version == 7
+    assert load_trust(Keystore(tmp_path), time.clock).key_set.version == 7
+
+
+async def test_older_set_is_never_taken_again(tmp_path: Path) -> None:
+    """A relay may play back what it once recorded."""
+    service, time = Service(), Time()
+    service.version = 7
+    bootstrapped(tmp_path, service)
+    trust = keeper(tmp_path, Wire(service), time)
+    service.version = 6
+    await trust.refresh()
+
+    assert trust.current.key_set.version == 7
+    assert load_trust(Keystore(tmp_path), time.clock).key_set.version == 7
+
+
+async def test_forged_set_changes_nothing(tmp_path: Path) -> None:
+    """A gateway can serve anything; the agent goes on with what it has."""
+    service, time = Service(), Time()
+    bootstrapped(tmp_path, service)
+    stranger = Service()
+    stranger.version = 9
+    trust = keeper(tmp_path, Wire(stranger), time)
+    await trust.refresh()
+
+    assert trust.current.key_set.version == 1
+
+
+async def test_trust_is_fetched_once_in_five_minutes(tmp_path: Path) -> None:
+    """A thousand rounds are not a thousand fetches."""
+    service, time = Service(), Time()
+    bootstrapped(tmp_path, service)
+    trust = keeper(tmp_path, Wire(service), time)
+    await trust.fresh()
+    service.version = 2
+    await trust.fresh()
+    assert trust.current.key_set.version == 1
+    time.pass_by(301)
+    await trust.fresh()
+    assert trust.current.key_set.version == 2
+
+
+@pytest.mark.parametrize("name", ["pin", "key-set.jws", "trust-bundle.jws"])
+async def test_damaged_trust_is_no_trust(tmp_path: Path, name: str) -> None:
+    """A file that somebody changed must not be believed for being on our own disk."""
+    bootstrapped(tmp_path, Service())
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(content[:-2] + b"00")
+
+    with pytest.raises(StateUnusable):
+        load_trust(Keystore(tmp_path), Time().clock)
+
+
+def crl_of(issuer: x509.Certificate, key: ec.EllipticCurvePrivateKey, days: int) -> bytes:
+    builder = x509.CertificateRevocationListBuilder().issuer_name(issuer.subject)
+    at = NOW + timedelta(days=days)
+    crl = builder.last_update(at).next_update(at + timedelta(days=1)).sign(key, SHA256())
+    return crl.public_bytes(Encoding.DER)
+
+
+async def test_crl_is_kept_if_an_authority_signed_it_and_it_is_newer(tmp_path: Path) -> None:
+    """Local services check their peers with it; a forged or old one would let revoked ones in."""
+    service = Service()
+    key, certificate = create_ca(TRUST_DOMAIN, now=NOW)
+    service.authority = Authority(key, [certificate], trust_domain=TRUST_DOMAIN)
+    keystore = bootstrapped(tmp_path, service)
+    trust = load_trust(keystore, Time().clock)
+    wire = Wire(service)
+    stranger = ec.generate_private_key(ec.SECP256R1())
+    stored: list[bool] = []
+    for offered in (
+        None,
+        b"junk",
+        crl_of(certificate, stranger, 1),
+        crl_of(certificate, key, 2),
+        crl_of(certificate, key, 1),
+        crl_of(certificate, key, 3),
+    ):
+        wire.certificate_revocations = offered
+        stored.append(await refresh_crl(trust, keystore, wire))
+    wire.is_away = True
+    stored.append(await refresh_crl(trust, keystore, wire))
+
+    assert stored == [False, False, False, True, False, True, False]
+
+
+async def test_new_authorities_come_with_the_same_key_and_certificate(tmp_path: Path) -> None:
+    """Peers with certificates of a new CA must be known before the old one ends."""
+    machine = Machine(tmp_path)
+    before = (await machine.join(machine.service.joined)).identity
+    _, second = create_ca(TRUST_DOMAIN, now=NOW)
+    first = x509.load_pem_x509_certificate((before.folder / "bundle.pem").read_bytes())
+
+    assert with_authorities(tmp_path, before, [first]) is None
+    after = with_authorities(tmp_path, before, [first, second])
+
+    assert after is not None
+    assert after == machine.keystore.identity()
+    assert after.key.read_bytes() == before.key.read_bytes()
+    assert len(x509.load_pem_x509_certificates((after.folder / "bundle.pem").read_bytes())) == 2
+
+
+async def test_only_the_last_two_sets_are_kept(tmp_path: Path) -> None:
+    """Whoever reads the one before can finish; older keys do not pile up."""
+    machine = Machine(tmp_path)
+    identity = (await machine.join(machine.service.joined)).identity
+    authorities = [create_ca(TRUST_DOMAIN, now=NOW)[1] for _ in range(4)]
+    for count in range(1, 5):
+        changed = with_authorities(tmp_path, identity, authorities[:count])
+        assert changed is not None
+        identity = changed
+
+    assert sorted(p.name for p in (tmp_path / "identity").iterdir()) == ["000004", "000005"]
