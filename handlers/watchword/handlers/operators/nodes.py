@@ -66,9 +66,9 @@ async def show_node(database: Database, node: str) -> Row:
 
 
 def node_id(text: str) -> UUID:
-    """Return a node's id; raises `BadArgument`."""
+    """Return the id of a node or an event; raises `BadArgument`."""
     try:
         return UUID(text)
     except ValueError:
-        message = f"a node's id is a UUID, not {text[:64]!r}"
+        message = f"an id is a UUID, not {text[:64]!r}"
         raise BadArgument(message) from None

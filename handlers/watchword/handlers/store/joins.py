@@ -21,6 +21,7 @@ from watchword.handlers.join.ports import (
     NodeRow,
     Pair,
     RefusalRow,
+    Session,
     TokenState,
     Writes,
 )
@@ -407,8 +408,11 @@ class PostgresJoinStore:
         self._in_lane.add(id(session))
         return session
 
-    async def release(self, session: JoinSession, *, broken: bool) -> None:
-        """Take a session back; a broken one is closed and never used again."""
+    async def release(self, session: Session, *, broken: bool) -> None:
+        """Take a session of ours back; a broken one is closed and never used again."""
+        if not isinstance(session, JoinSession):
+            message = "a session of another store"
+            raise TypeError(message)
         if id(session) in self._in_lane:
             self._in_lane.discard(id(session))
             self._lanes.release()

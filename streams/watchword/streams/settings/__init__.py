@@ -2,5 +2,6 @@
 
 from watchword.streams.settings.model import Settings
 from watchword.streams.settings.reader import Loaded, load, shown
+from watchword.streams.settings.sources import agent_state
 
-__all__ = ["Loaded", "Settings", "load", "shown"]
+__all__ = ["Loaded", "Settings", "agent_state", "load", "shown"]

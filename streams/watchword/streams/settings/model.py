@@ -61,7 +61,5 @@ def rules(settings: Settings) -> Iterator[str]:
     if topics.min_insync_replicas > topics.replication_factor:
         yield "topics.min_insync_replicas: greater than topics.replication_factor, nothing could be written"
     refusals = settings.refusals
-    if refusals.exempt_first > refusals.limit:
-        yield "refusals.exempt_first: greater than refusals.limit"
     if refusals.attestor_limit < refusals.limit:
         yield "refusals.attestor_limit: less than refusals.limit, which could then never be reached"

@@ -5,7 +5,6 @@ from typing import Annotated, Any, cast
 from pydantic import Field, model_validator
 
 from watchword.schemas.ids import RESERVED_ATTESTOR_IDS, Role
-from watchword.schemas.requests import DEFAULT_ATTESTOR
 from watchword.streams.settings.section import Label, Names, Pairs, Section, Split
 
 
@@ -21,11 +20,14 @@ class DeploymentSettings(Section):
     """The SPIFFE trust domain of node certificates, for `keys init`; it cannot be changed later without
     new keys. Where it is set, a worker refuses keys of another."""
 
-    certificate_lifetime_s: Annotated[int, Field(ge=600, le=366 * 86_400)] = 24 * 3600
+    certificate_lifetime_s: Annotated[int, Field(ge=600, le=366 * 86_400)] = 7 * 86_400
     """How long a node certificate is valid. A stolen key is worth something for this long."""
 
-    renew_fraction: Annotated[float, Field(ge=0.1, le=0.9)] = 0.5
+    renew_fraction: Annotated[float, Field(ge=0.1, le=0.9)] = 0.66
     """After which part of that life an agent renews."""
+
+    verify_timeout_s: Annotated[float, Field(ge=0.1, le=30.0)] = 2.0
+    """How long an attestor may take to judge one machine's evidence."""
 
     approval_retry_after_s: Annotated[int, Field(ge=1, le=3600)] = 30
     """How long a machine that waits for an approval waits between two tries. A constant of the
@@ -42,10 +44,8 @@ class RefusalsSettings(Section):
     """The sliding window of the limits."""
 
     attestor_limit: Annotated[int, Field(ge=1, le=100_000)] = 300
-    """Details in a window for all reasons of one attestor together."""
-
-    exempt_first: Annotated[int, Field(ge=0, le=100)] = 5
-    """So many of each reason are outside `attestor_limit`, so that noise of one reason hides no other."""
+    """Details in a window for all reasons of one attestor together. The first five of each reason are
+    outside it, so that noise of one reason hides no other."""
 
 
 class TopicsSettings(Section):
@@ -91,11 +91,9 @@ class AttestorsSettings(Section):
     enabled: Names = ()
     """Names of entry points in the group `watchword.attestors` that are loaded. `join-token` is always there."""
 
-    limits: dict[Label, AttestorLimits] = Field(
-        default_factory=lambda: {str(DEFAULT_ATTESTOR): AttestorLimits()}
-    )
-    """The tables `[attestors.<id>]`. An attestor without one may admit nobody; `join-token` has an
-    empty one of its own accord, because its tokens are made by operators."""
+    limits: dict[Label, AttestorLimits] = Field(default_factory=dict[str, AttestorLimits])
+    """The tables `[attestors.<id>]`. An attestor without one may admit nobody; only `join-token` then
+    admits as its tokens say, because operators made them."""
 
     @model_validator(mode="before")
     @classmethod
@@ -106,9 +104,10 @@ class AttestorsSettings(Section):
         given = cast("dict[str, Any]", data)
         own = {name: value for name, value in given.items() if name in ("enabled", "limits")}
         tables = {name: value for name, value in given.items() if name not in own}
-        return own | {
-            "limits": {str(DEFAULT_ATTESTOR): {}, **own.get("limits", {}), **tables},
-        }
+        if not tables:
+            return own
+        limits: dict[str, Any] = own.get("limits", {})
+        return own | {"limits": {**limits, **tables}}
 
     @model_validator(mode="after")
     def _no_reserved_id(self) -> "AttestorsSettings":

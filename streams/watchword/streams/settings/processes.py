@@ -68,13 +68,13 @@ class WorkerSettings(Section):
 class RelaySettings(Section):
     """The way from the journal to Kafka: `watchword relay`."""
 
-    wave_rows: Annotated[int, Field(ge=1, le=10_000)] = 500
+    wave_rows: Annotated[int, Field(ge=1, le=20_000)] = 2000
     """Greatest number of events sent before their acknowledgements are awaited."""
 
     lease_s: Annotated[float, Field(ge=2.0, le=120.0)] = 10.0
     """How long a shard stays with a relay that has gone silent: the outage after a SIGKILL."""
 
-    idle_ms: Annotated[int, Field(ge=5, le=10_000)] = 50
+    idle_ms: Annotated[int, Field(ge=5, le=10_000)] = 25
     """Rest between two looks at a shard that had nothing. It is added to the way of every event."""
 
     health_port: Port = 9091
@@ -118,8 +118,8 @@ class GatewaySettings(Section):
     tls_key_file: Path | None = None
     """PEM key of that certificate, mode 0600."""
 
-    forwarded_allow_ips: Names = ()
-    """Proxies whose `X-Forwarded-For` is believed; anybody else's would defeat the limits per address."""
+    trusted_proxies: Names = ()
+    """Networks (or addresses) whose `X-Forwarded-For` is believed; anybody else's would defeat the limits per address."""
 
     requests_per_address: Annotated[int, Field(ge=1, le=100_000)] = 30
     """New requests that one address may send in `requests_window_s`."""

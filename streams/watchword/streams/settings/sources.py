@@ -7,9 +7,14 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from watchword.streams import failpoints
+
 PREFIX = "WATCHWORD_"
 
 CONFIG_VARIABLE = "WATCHWORD_CONFIG"
+
+NOT_SETTINGS = frozenset((CONFIG_VARIABLE, failpoints.VARIABLE))
+"""Variables of ours that are read elsewhere."""
 
 SHORT_FORMS: dict[str, tuple[str, str]] = {
     "DATABASE_URL": ("database", "url"),
@@ -61,6 +66,14 @@ def config_file(environment: Mapping[str, str], chosen: Path | None) -> Path | N
     return None
 
 
+def agent_state(environment: Mapping[str, str], *, uid: int) -> Path:
+    """Return where an agent of this user keeps its state, if it is not told."""
+    if uid == 0:
+        return Path("/var/lib/watchword")
+    home = environment.get("XDG_STATE_HOME") or f"{environment.get('HOME', '')}/.local/state"
+    return Path(home) / "watchword"
+
+
 def gather(environment: Mapping[str, str], file: Path | None) -> tuple[list[Value], list[str]]:
     """Return every value that is set anywhere, and what is wrong with the sources themselves."""
     problems: list[str] = []
@@ -70,7 +83,7 @@ def gather(environment: Mapping[str, str], file: Path | None) -> tuple[list[Valu
             found.append(Value(path, text, f"variable {name}", 1))
     found += _from_credentials(environment, problems)
     for name in sorted(environment):
-        if name.startswith(PREFIX) and name != CONFIG_VARIABLE:
+        if name.startswith(PREFIX) and name not in NOT_SETTINGS:
             found.append(Value(_path(name), environment[name], f"variable {name}", 3))
     found += list(_from_named_files(found, problems))
     if not any(value.path == ("database", "url") for value in found) and any(

@@ -1,0 +1,213 @@
+"""`watchword agent bootstrap|join|run|status`: what runs on the joining machine.
+
+It imports no server part. A join token comes from a file or from standard input, never from the
+arguments, which everybody on the machine can read.
+"""
+
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from watchword.handlers.attestors.join_token.prover import JoinTokenProver
+from watchword.handlers.errors import BadArgument, ConfigRefused
+from watchword.handlers.prover import Prover
+from watchword.schemas.ids import Role
+from watchword.streams.agent import bootstrap as bootstrapping
+from watchword.streams.agent.daemon import RunOptions
+from watchword.streams.agent.daemon import run as run_agent
+from watchword.streams.agent.exchange import KeyKind
+from watchword.streams.agent.join import JoinOptions
+from watchword.streams.agent.join import join as join_service
+from watchword.streams.agent.progress import Progress
+from watchword.streams.agent.status import status as status_of
+from watchword.streams.agent.transport import Transport
+from watchword.streams.cli.durations import duration
+from watchword.streams.cli.options import Shown
+from watchword.streams.cli.output import say, show_one
+from watchword.streams.settings import Settings, agent_state
+
+app = App(name="agent", help="What runs on the joining machine.")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class OnMachine(Shown):
+    """For every agent command."""
+
+    state: Path | None = None
+    """Where keys and certificates are kept, mode 0700: $XDG_STATE_HOME/watchword, or
+    /var/lib/watchword for root."""
+
+    def folder(self) -> Path:
+        """Return the state directory."""
+        return self.state or agent_state(os.environ, uid=os.getuid())
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Reaching(OnMachine):
+    """For agent commands that talk to the service."""
+
+    gateway: str | None = None
+    """The gateway's URL, https://host[:port]."""
+
+    ca_file: Path | None = None
+    """PEM of the CAs for the gateway's certificate, instead of the system's."""
+
+    kafka: Annotated[bool, Parameter(negative="")] = False
+    """Talk straight to Kafka, as the settings of section `kafka` say, instead of to a gateway."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Joining(Reaching):
+    """For agent commands that may join."""
+
+    token_file: Path | None = None
+    """A file with the join token. It may be written later than the agent starts."""
+
+    token_stdin: Annotated[bool, Parameter(negative="")] = False
+    """Read the join token from standard input."""
+
+    role: Role = "node"
+    """What the machine is."""
+
+    key_kind: KeyKind = "p256"
+    """The kind of key to make."""
+
+
+ON_MACHINE = OnMachine()
+REACHING = Reaching()
+JOINING = Joining()
+
+
+@app.command
+async def bootstrap(
+    *,
+    pin: Annotated[
+        str, Parameter(help="sha256:… of the signing key, as `watchword keys pin` prints it.")
+    ],
+    options: Reaching = REACHING,
+) -> None:
+    """Pin the service's signing key and fetch its keys; no other key is accepted ever after."""
+    settings = options.settings()
+    async with _transport(options, settings) as transport:
+        trust = await bootstrapping.bootstrap(options.folder(), transport, pin=pin)
+    show_one(
+        {
+            "pin": trust.pin,
+            "trust_domain": trust.key_set.trust_domain,
+            "key_set_version": trust.key_set.version,
+        },
+        options.form,
+    )
+
+
+@app.command
+async def join(
+    *,
+    again: Annotated[
+        bool, Parameter(help="Join although the machine has an identity.", negative="")
+    ] = False,
+    give_up_after: Annotated[
+        str | None, Parameter(help="Such as 5m; without it the agent waits for ever.")
+    ] = None,
+    options: Joining = JOINING,
+) -> None:
+    """Make this machine a node, or go on with a join that was interrupted; exit 5 if it is refused."""
+    settings = options.settings()
+    joining = JoinOptions(
+        role=options.role,
+        key_kind=options.key_kind,
+        again=again,
+        give_up_after_s=None if give_up_after is None else duration(give_up_after).total_seconds(),
+    )
+    async with _transport(options, settings) as transport:
+        result = await join_service(
+            options.folder(), transport, _prover(options), joining, report=_report
+        )
+    if result.was_joined:
+        say("the machine was a node before; nothing was asked")
+    _show_status(options)
+
+
+@app.command
+async def run(
+    *,
+    reload_command: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="Program and arguments to run when the files have changed; no shell.",
+            negative="",
+        ),
+    ] = (),
+    options: Joining = JOINING,
+) -> None:
+    """Join if need be, then keep the machine in good standing until SIGTERM or Ctrl-C."""
+    settings = options.settings("agent")
+    running = RunOptions(
+        join=JoinOptions(role=options.role, key_kind=options.key_kind),
+        reload_command=reload_command,
+        environment=os.environ,
+    )
+    async with _transport(options, settings) as transport:
+        await run_agent(options.folder(), transport, _prover(options), running)
+
+
+@app.command
+def status(*, options: OnMachine = ON_MACHINE) -> None:
+    """Show where this machine stands; asks nobody."""
+    options.settings()
+    _show_status(options)
+
+
+def _show_status(options: OnMachine) -> None:
+    found: dict[str, Any] = status_of(options.folder()).as_json()
+    found.pop("schemaVersion")
+    show_one(found, options.form)
+
+
+def _report(progress: Progress) -> None:
+    if progress.step == "approval":
+        say(f"waiting for an operator to approve CSR SHA-256 {progress.csr_sha256}")
+    elif progress.step == "unreachable":
+        say(f"the service cannot be reached ({progress.why}); trying again")
+
+
+def _prover(options: Joining) -> Prover:
+    if options.token_stdin == (options.token_file is not None):
+        message = "one of --token-file and --token-stdin says where the join token is"
+        raise BadArgument(message)
+    if options.token_file is not None:
+        return JoinTokenProver.of_file(options.token_file)
+    return JoinTokenProver.of_text(sys.stdin.read(4096))
+
+
+@asynccontextmanager
+async def _transport(options: Reaching, settings: Settings) -> AsyncGenerator[Transport]:
+    transport = _opened(options, settings)
+    try:
+        yield transport
+    finally:
+        await transport.close()
+
+
+def _opened(options: Reaching, settings: Settings) -> Transport:
+    if options.kafka == (options.gateway is not None):
+        message = "one of --gateway URL and --kafka says how to reach the service"
+        raise BadArgument(message)
+    if options.gateway is not None:
+        from watchword.streams.agent.http_transport import HttpTransport  # noqa: PLC0415 - httpx
+
+        return HttpTransport(options.gateway, ca_file=options.ca_file)
+    from watchword.streams.agent.kafka_transport import KafkaTransport  # noqa: PLC0415 - aiokafka
+
+    if settings.kafka.bootstrap_servers is None:
+        raise ConfigRefused(["kafka.bootstrap_servers: not set; give KAFKA_BOOTSTRAP_SERVERS"])
+    return KafkaTransport(settings.kafka.connection())

@@ -1,0 +1,82 @@
+"""The console script: commands by name, and errors by exit code."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError
+
+from watchword.handlers.errors import ConfigRefused, WatchwordError
+from watchword.streams.cli import exits
+from watchword.streams.cli.output import say
+
+_COMMANDS = (
+    (
+        "dev",
+        "dev:dev",
+        "The whole of Watchword on this machine, with its own Kafka and PostgreSQL.",
+    ),
+    ("worker", "processes:worker", "Judge join requests."),
+    ("signer", "processes:signer", "Hold the CA key and sign node certificates."),
+    ("relay", "relay:app", "Carry the journal's events to Kafka."),
+    ("keeper", "processes:keeper", "Summarise refusals, prune, make partitions."),
+    ("gateway", "processes:gateway", "Take join requests over HTTP."),
+    ("agent", "agent:app", "What runs on the joining machine."),
+    ("db", "db:app", "The schema of the database."),
+    ("topics", "topics:app", "The topics in Kafka."),
+    ("keys", "keys:app", "The keys of the deployment."),
+    ("trust", "trust:app", "What agents are told to trust."),
+    ("tenants", "tenants:app", "Tenants."),
+    ("pools", "pools:app", "Pools of a tenant."),
+    ("sites", "sites:app", "Sites of a tenant."),
+    ("tokens", "tokens:app", "Join tokens."),
+    ("nodes", "nodes:app", "Nodes that have joined."),
+    ("refusals", "refusals:app", "Machines that were refused, and why."),
+    ("rebuild", "rebuild:rebuild", "Fold the journal and compare it with the tables."),
+    ("config", "config:app", "The configuration as it was read."),
+    ("doctor", "doctor:doctor", "Check a deployment."),
+)
+
+
+def make_app() -> App:
+    """Return the commands; none of their modules is imported yet."""
+    app = App(name="watchword", help="May this machine join, and as which node?")
+    for name, path, summary in _COMMANDS:
+        app.command(f"watchword.streams.cli.{path}", name=name, help=summary)
+    return app
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; whatever went wrong is one message on standard error."""
+    try:
+        result = make_app()(
+            list(arguments), exit_on_error=False, print_error=True, result_action="return_value"
+        )
+        sys.stdout.flush()
+    except CycloptsError:
+        return exits.USAGE
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; the interpreter must not trip over it at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.FAILED
+    except (WatchwordError, TimeoutError, OSError, KeyboardInterrupt) as error:
+        _tell(error)
+        return exits.exit_code(error)
+    return result if isinstance(result, int) else exits.OK
+
+
+def _tell(error: BaseException) -> None:
+    match error:
+        case ConfigRefused() if len(error.problems) > 1:
+            say("The configuration is not usable:")
+            for problem in error.problems:
+                say(f"  {problem}")
+        case KeyboardInterrupt():
+            pass
+        case _:
+            say(f"watchword: {str(error) or type(error).__name__}")
+
+
+def main() -> None:
+    """Run the command line of this process, and exit."""
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,141 @@
+"""Results on standard output, as a table for people or JSON for programs; messages on standard error."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, cast
+from uuid import UUID
+
+from watchword.schemas.times import rfc3339
+from watchword.streams.logs import plain
+
+Output = Literal["table", "json", "jsonl"]
+
+SCHEMA_VERSION = 1
+"""Of every JSON result: a field is never removed or given another meaning within a version."""
+
+_WIDEST = 60
+
+
+def say(message: str) -> None:
+    """Tell the person at the terminal something that is no result."""
+    sys.stderr.write(f"{plain(message)}\n")
+
+
+def show_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output: Output) -> None:
+    """Write rows: `columns` in a table; all fields as `{"schemaVersion": …, "items": […]}` or one a line."""
+    if output == "table":
+        _table(rows, columns)
+    elif output == "json":
+        _json({"schemaVersion": SCHEMA_VERSION, "items": [_camel(row) for row in rows]})
+    else:
+        for row in rows:
+            _json({"schemaVersion": SCHEMA_VERSION, **_camel(row)})
+
+
+def show_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    """Write rows of a table that never ends: without heads, and unaligned."""
+    for row in rows:
+        sys.stdout.write("  ".join(text(row.get(column)) for column in columns) + "\n")
+    sys.stdout.flush()
+
+
+def show_one(values: Mapping[str, Any], output: Output) -> None:
+    """Write one thing: a field a line, or one JSON object with `schemaVersion` on top."""
+    if output == "table":
+        for line in _lines(values):
+            sys.stdout.write(f"{line}\n")
+    else:
+        _json({"schemaVersion": SCHEMA_VERSION, **_camel(values)})
+
+
+def _json(value: object) -> None:
+    # ASCII only: no text of a machine may move a terminal's cursor.
+    sys.stdout.write(f"{json.dumps(value, default=_plain)}\n")
+    sys.stdout.flush()
+
+
+def _table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    cells = [[text(row.get(column)) for column in columns] for row in rows]
+    heads = [column.replace("_", " ").upper() for column in columns]
+    widths = [
+        max(len(head), *(len(line[index]) for line in cells), 0) if cells else len(head)
+        for index, head in enumerate(heads)
+    ]
+    for line in (heads, *cells):
+        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        sys.stdout.write("  ".join(padded).rstrip() + "\n")
+    sys.stdout.flush()
+
+
+def _lines(values: Mapping[str, Any], indent: str = "") -> Iterable[str]:
+    width = max((len(name) for name in values), default=0)
+    for name, value in values.items():
+        head = f"{indent}{name.replace('_', ' ').ljust(width)}  "
+        match value:
+            case Mapping():
+                yield head.rstrip()
+                yield from _lines(cast("Mapping[str, Any]", value), f"{indent}  ")
+            case [Mapping(), *_]:
+                yield head.rstrip()
+                for inner in cast("list[Mapping[str, Any]]", value):
+                    yield from _lines(inner, f"{indent}  ")
+                    yield ""
+            case _:
+                yield head + text(value, limit=None)
+
+
+def text(value: object, *, limit: int | None = _WIDEST) -> str:
+    """Return a value for a terminal: nothing in it moves the cursor, and it is not endlessly long."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case list() | tuple():
+            words = cast("list[object]", value)
+            found = ", ".join(text(word, limit=None) for word in words) or "none"
+        case Mapping():
+            found = json.dumps(value, default=_plain)
+        case datetime() | bytes() | UUID():
+            found = str(_plain(value))
+        case _:
+            found = str(value)
+    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in found)
+    if limit is not None and len(shown) > limit:
+        return shown[: limit - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    return shown
+
+
+def _camel(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {_camel_name(name): _camel_value(value) for name, value in values.items()}
+
+
+def _camel_value(value: object) -> object:
+    match value:
+        case Mapping():
+            return _camel(cast("Mapping[str, Any]", value))
+        case list() | tuple():
+            return [_camel_value(inner) for inner in cast("list[object]", value)]
+        case _:
+            return value
+
+
+def _camel_name(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(word.title() for word in rest)
+
+
+def _plain(value: object) -> str:
+    match value:
+        case datetime():
+            return rfc3339(value)
+        case bytes():
+            return value.hex()
+        case UUID() | Path():
+            return str(value)
+        case _:
+            message = f"{type(value).__name__} has no form in JSON"
+            raise TypeError(message)

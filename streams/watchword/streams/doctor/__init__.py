@@ -1,0 +1,1 @@
+"""`watchword doctor`: is this deployment as it has to be? Each check is one finding or more."""

@@ -1,0 +1,104 @@
+"""What agents are told to trust, on the compacted topic `trust.bundle`: written and read back."""
+
+import asyncio
+from datetime import datetime
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from watchword.handlers.crypto.keysets import read_key_set
+from watchword.handlers.crypto.worker_keys import WorkerKeys
+from watchword.handlers.errors import Conflict, SignatureBroken, Unavailable
+from watchword.schemas.errors import SchemaError
+from watchword.schemas.topics import KEY_SET_KEY, TRUST_BUNDLE, TRUST_BUNDLE_KEY
+from watchword.streams.kafka_clients import KafkaConnection
+
+_DEADLINE_S = 20.0
+
+_Client = Any
+"""A consumer or producer of aiokafka, which has no types of its own."""
+
+
+async def read_published(kafka: KafkaConnection) -> dict[bytes, bytes]:
+    """Return the last document under each key; none is verified here.
+
+    Raises:
+        Unavailable: Kafka is away, or has no such topic.
+    """
+    consumer: _Client = AIOKafkaConsumer(
+        **kafka.client_options(), enable_auto_commit=False, auto_offset_reset="earliest"
+    )
+    found: dict[bytes, bytes] = {}
+    try:
+        async with asyncio.timeout(_DEADLINE_S):
+            await consumer.start()
+            numbers = await _partitions(consumer)
+            partitions = [TopicPartition(TRUST_BUNDLE, number) for number in numbers]
+            consumer.assign(partitions)
+            ends = await consumer.end_offsets(partitions)
+            await consumer.seek_to_beginning(*partitions)
+            for partition in partitions:
+                while await consumer.position(partition) < ends[partition]:
+                    for record in (await consumer.getmany(timeout_ms=500)).get(partition, []):
+                        if record.key is None:
+                            continue
+                        if record.value is None:
+                            found.pop(record.key, None)
+                        else:
+                            found[record.key] = record.value
+    except (KafkaError, TimeoutError) as error:
+        message = f"Kafka: {type(error).__name__} while reading {TRUST_BUNDLE}"
+        raise Unavailable(message) from error
+    finally:
+        await consumer.stop()
+    return found
+
+
+async def _partitions(consumer: _Client) -> list[int]:
+    await consumer.topics()
+    numbers: set[int] | None = consumer.partitions_for_topic(TRUST_BUNDLE)
+    if not numbers:
+        message = f"there is no topic {TRUST_BUNDLE}: run `watchword topics apply`"
+        raise Unavailable(message)
+    return sorted(numbers)
+
+
+async def publish_trust(kafka: KafkaConnection, keys: WorkerKeys, now: datetime) -> None:
+    """Publish the signed key set and trust bundle of a key directory; doing it again is harmless.
+
+    Raises:
+        Conflict: what is published is newer, or by another signing key: this directory is not the
+            deployment's.
+        Unavailable: Kafka is away.
+    """
+    published = await read_published(kafka)
+    if token := published.get(KEY_SET_KEY):
+        try:
+            there = read_key_set(token, keys.signing.public)
+        except (SignatureBroken, SchemaError):
+            message = (
+                "another signing key published the key set: these are not the deployment's keys"
+            )
+            raise Conflict(message) from None
+        if there.version > keys.version:
+            message = (
+                f"key set {there.version} is published, and these keys are version {keys.version}"
+            )
+            raise Conflict(message)
+    producer: _Client = AIOKafkaProducer(
+        **kafka.client_options(), acks="all", enable_idempotence=True
+    )
+    try:
+        async with asyncio.timeout(_DEADLINE_S):
+            await producer.start()
+            for key, value in (
+                (KEY_SET_KEY, keys.key_set(now)),
+                (TRUST_BUNDLE_KEY, keys.trust_bundle(now)),
+            ):
+                await producer.send_and_wait(TRUST_BUNDLE, value, key=key)
+    except (KafkaError, TimeoutError) as error:
+        message = f"Kafka: {type(error).__name__} while writing {TRUST_BUNDLE}"
+        raise Unavailable(message) from error
+    finally:
+        await producer.stop()

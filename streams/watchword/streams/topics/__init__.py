@@ -1,0 +1,1 @@
+"""Bringing Kafka's topics to what `schemas.topics` says."""

@@ -1,0 +1,102 @@
+"""Puts a worker together."""
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from functools import partial
+
+from watchword.handlers.attestors.join_token.verifier import JoinTokenAttestor
+from watchword.handlers.crypto.keyfiles import load_worker_keys
+from watchword.handlers.crypto.worker_keys import WorkerKeys
+from watchword.handlers.errors import ConfigRefused
+from watchword.handlers.join.policy import JoinPolicy
+from watchword.handlers.service import JoinClock, JoinEvents, JoinSeams, create_join_service
+from watchword.handlers.store.connection import Database
+from watchword.handlers.store.joins import PostgresJoinStore
+from watchword.handlers.store.slots import SlotLimits, Slots
+from watchword.streams import failpoints
+from watchword.streams.settings import Settings
+from watchword.streams.signer.client import SocketSigner
+from watchword.streams.wiring.attestors import enabled_attestors, join_policy
+from watchword.streams.wiring.connections import database_url, kafka_connection
+from watchword.streams.wiring.database_watch import watching
+from watchword.streams.worker.join_metrics import JoinMetrics
+from watchword.streams.worker.options import Judging, WorkerLimits, WorkerOptions
+from watchword.streams.worker.run import run_worker
+
+
+def run(settings: Settings) -> int:
+    """Run a worker until SIGTERM or SIGINT; return its exit status.
+
+    Everything that can be wrong with the configuration is found here, before anything is consumed.
+
+    Raises:
+        ConfigRefused: with every problem of the step that failed.
+        OSError: the health listener's address is taken.
+    """
+    options = worker_options(settings)
+    database_url(settings)
+    keys = load_worker_keys(settings.keys.directory)
+    wanted = settings.deployment.trust_domain
+    if wanted is not None and wanted != keys.trust_domain:
+        raise ConfigRefused(
+            [f"deployment.trust_domain: {wanted}, but the keys are for {keys.trust_domain}"]
+        )
+    attestors = enabled_attestors(settings)
+    return run_worker(options, partial(judging, settings, keys, attestors, join_policy(settings)))
+
+
+def worker_options(settings: Settings) -> WorkerOptions:
+    """Return what the worker's process is told."""
+    worker = settings.worker
+    return WorkerOptions(
+        kafka=kafka_connection(settings),
+        name=worker.name,
+        group=worker.group_id,
+        limits=WorkerLimits(
+            batch_records=worker.batch_requests,
+            batch_bytes=worker.batch_bytes,
+            batches_in_flight=worker.batches_in_flight,
+            session_timeout_s=worker.session_timeout_s,
+            drain_s=worker.drain_s,
+            clock_skew_s=worker.clock_skew_s,
+        ),
+        health_host=settings.health.host,
+        health_port=worker.health_port,
+    )
+
+
+@asynccontextmanager
+async def judging(
+    settings: Settings, keys: WorkerKeys, attestors: list[object], policy: JoinPolicy
+) -> AsyncGenerator[Judging]:
+    """Open the join service inside the event loop; close it in reverse order."""
+    url = database_url(settings)
+    refusals, deployment = settings.refusals, settings.deployment
+    async with AsyncExitStack() as stack:
+        database = Database(url, application_name=f"watchword-worker {settings.worker.name}"[:63])
+        stack.push_async_callback(database.close)
+        slots = Slots(SlotLimits(refusals.limit, refusals.attestor_limit, refusals.window_s))
+        store = PostgresJoinStore(database, slots)
+        stack.push_async_callback(store.close)
+        signer = SocketSigner(settings.signer.socket)
+        stack.push_async_callback(signer.close)
+        service = create_join_service(
+            store,
+            JoinClock(
+                lifetime=timedelta(seconds=deployment.certificate_lifetime_s),
+                renew_fraction=deployment.renew_fraction,
+                verify_seconds=deployment.verify_timeout_s,
+                retry_after_seconds=deployment.approval_retry_after_s,
+            ),
+            JoinEvents(settings.worker.name, f"/watchword/{deployment.cluster}/verifier"),
+            keys.join_crypto(signer),
+            attestors,
+            JoinSeams(
+                policy,
+                JoinMetrics([JoinTokenAttestor(), *attestors]),
+                lambda: failpoints.hit("before-commit"),
+            ),
+        )
+        watch = await stack.enter_async_context(watching(database, url))
+        yield Judging(service, watch.problem, watch.clock_skew)

@@ -1,0 +1,65 @@
+"""What the join core counts, as metrics: `watchword_join_requests_total` and its attempts.
+
+Labels come from closed lists: attestors that the worker has, outcomes, reasons that were declared.
+"""
+
+from collections.abc import Iterable
+
+from prometheus_client import Counter
+
+from watchword.handlers.join.candidate import Candidate, NotJudged, Refusal
+from watchword.handlers.join.records import Answer
+from watchword.schemas.reasons import CORE, OTHER, STANDARD_BY_NAME
+from watchword.schemas.requests import DEFAULT_ATTESTOR
+
+REQUESTS = Counter(
+    "watchword_join_requests",
+    "Requests that got their answer, by attestor, outcome and, for a refusal, reason.",
+    ["attestor", "outcome", "reason"],
+)
+RETRIES = Counter("watchword_join_attempts_repeated", "Batches that were judged again.")
+HALVED = Counter("watchword_join_batches_halved", "Batches halved to find what PostgreSQL refuses.")
+
+_NONE = "none"
+_UNKNOWN = "unknown"
+
+
+class JoinMetrics:
+    """Counts; implements `join.observer.Observer`."""
+
+    def __init__(self, attestors: Iterable[object]) -> None:
+        """Know the names that labels may have."""
+        self._reasons: dict[str, frozenset[str]] = {
+            str(getattr(found, "id", "")): frozenset(
+                reason.name for reason in getattr(found, "reasons", ())
+            )
+            | STANDARD_BY_NAME.keys()
+            for found in attestors
+        }
+        self._reasons.setdefault(DEFAULT_ATTESTOR, frozenset(STANDARD_BY_NAME))
+
+    def answered(self, candidate: Candidate, answer: Answer) -> None:
+        """Count one answer."""
+        attestor = candidate.attestor if candidate.attestor in self._reasons else _UNKNOWN
+        REQUESTS.labels(attestor, answer.outcome, self._reason(candidate)).inc()
+
+    def retried(self, why: str) -> None:
+        """Count an attempt that is made again."""
+        del why
+        RETRIES.inc()
+
+    def halved(self) -> None:
+        """Count a batch that was halved."""
+        HALVED.inc()
+
+    def _reason(self, candidate: Candidate) -> str:
+        match candidate.judgement:
+            case Refusal(refused):
+                if refused.attestor == "join":
+                    return refused.reason if refused.reason in CORE else OTHER
+                declared = self._reasons.get(refused.attestor, frozenset())
+                return refused.reason if refused.reason in declared else OTHER
+            case NotJudged(_, reason):
+                return reason if reason in CORE else OTHER
+            case _:
+                return _NONE
