@@ -55,7 +55,7 @@ class _NoKafka(BootStrategy):
     enable_web = False
 
 
-class _App(faust.App):
+class _Worker(faust.App):
     """An app without a data folder."""
 
     BootStrategy = _NoKafka
@@ -147,7 +147,7 @@ def build_app(name: str, receive: Callable[[Delivery], None], capacity: int) -> 
         if version(package) != pinned:
             message = f"{package} {version(package)} is installed; the worker is for {pinned}"
             raise WrongVersion(message)
-    app = _App(
+    app = _Worker(
         name,
         # Never connected to, but there is no app without one.
         broker="kafka://127.0.0.1:1",

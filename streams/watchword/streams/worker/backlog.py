@@ -27,6 +27,8 @@ class Budget:
         self._records_left = records
         self._bytes_left = size
         self._greatest_record = greatest_record
+        metrics.HELD.set_function(lambda: records - self._records_left)
+        metrics.HELD_BYTES.set_function(lambda: size - self._bytes_left)
         self._freed = asyncio.Event()
 
     @property
@@ -36,11 +38,13 @@ class Budget:
 
     def take(self, size: int) -> None:
         """Account for a record."""
-        self._add(-1, -size)
+        self._records_left -= 1
+        self._bytes_left -= size
 
     def give_back(self, size: int) -> None:
         """Account for a record that is gone."""
-        self._add(1, size)
+        self._records_left += 1
+        self._bytes_left += size
         self._freed.set()
 
     async def freed(self, within_s: float) -> None:
@@ -51,12 +55,6 @@ class Budget:
                 await self._freed.wait()
         except TimeoutError:
             return
-
-    def _add(self, records: int, size: int) -> None:
-        self._records_left += records
-        self._bytes_left += size
-        metrics.HELD.dec(records)
-        metrics.HELD_BYTES.dec(size)
 
 
 @dataclass(slots=True, eq=False)

@@ -170,6 +170,7 @@ class RequestSource(WorkerService):
             # and assigned anew in between has another tenure, which these records are not due in.
             due = [(self._tenures.get(partition), found) for partition, found in fetched.items()]
             for tenure, messages in due:
+                metrics.RECEIVED.inc(len(messages))
                 if tenure is not None:
                     await self._accept_all(tenure, messages)
 
@@ -212,7 +213,6 @@ class RequestSource(WorkerService):
                 metrics.REPEATS.inc()
 
     async def _accept(self, tenure: Tenure, message: Message) -> None:
-        metrics.RECEIVED.inc()
         unreadable = message.value if isinstance(message.value, Unreadable) else None
         if unreadable is not None:
             metrics.UNREADABLE.labels(unreadable.fault.value).inc()
