@@ -11,7 +11,7 @@ STAMP := $(VENV)/made-from-the-lock
 RUNTIME := streams/watchword/streams/dev/runtime
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run demo test check fix lock clean
+.PHONY: help venv run demo test check guards docs fix lock clean
 
 help: ## list the commands
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)$$/\1|\2/p' $(MAKEFILE_LIST) \
@@ -42,6 +42,13 @@ check: $(STAMP) ## formatting, lint, types, and who may import whom
 	$(BIN)/mypy schemas handlers streams tests
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+
+guards: $(STAMP) ## switch each guard off in turn; its test must fail then
+	$(BIN)/python -m tests.guards $(ARGS)
+
+docs: $(STAMP) ## write the generated reference again, and check that links lead somewhere
+	$(BIN)/python tools/write_references.py
+	$(BIN)/pytest -q tests/docs
 
 fix: $(STAMP) ## format, and repair what lint can
 	$(BIN)/ruff check --fix .

@@ -231,3 +231,14 @@ async def test_ban_of_a_token_wins(database: str) -> None:
         assert answer["outcome"] == "refused"
         assert await bench.one("SELECT reason FROM refusals") == "banned"
         assert await bench.one("SELECT uses_left FROM tokens") == 3
+
+
+async def test_refusal_that_is_redelivered_is_recorded_once(database: str) -> None:
+    """Counts are exact only if a redelivery is no second refusal."""
+    async with join_bench(database) as bench:
+        request = bench.machine().request(b"no token")
+        [first] = await bench.ask(request)
+        [second] = await bench.ask(request)
+
+        assert first["outcome"] == second["outcome"] == "refused"
+        assert await bench.one("SELECT count(*) FROM refusals") == 1

@@ -1,0 +1,10 @@
+"""A pytest plugin that switches one guard off: `pytest -p tests.guards.plugin`, with its name in a variable."""
+
+import os
+
+VARIABLE = "WATCHWORD_GUARD_OFF"
+
+if name := os.environ.get(VARIABLE):
+    from tests.guards.switches import SWITCHES
+
+    SWITCHES[name]()

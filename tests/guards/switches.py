@@ -1,0 +1,124 @@
+"""What switches each guard off: patches of a running interpreter, never loaded by production."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from watchword.handlers.join import deciding, reclaim, settlement
+from watchword.handlers.join.ports import Pair
+from watchword.handlers.store import joins
+from watchword.schemas import requests
+
+
+def _replace(owner: Any, name: str, value: object) -> None:  # noqa: ANN401 - a module or class
+    """Put something else in a guard's place."""
+    setattr(owner, name, value)
+
+
+def inbox_claims_everything() -> None:
+    """Let every delivery claim its digest, whoever has it."""
+
+    async def claim_inbox(self: Any, claims: Sequence[Any], now: object) -> set[bytes]:  # noqa: ANN401
+        del self, now
+        return {claim.digest for claim in claims}
+
+    async def look(self: Any, digests: object, csrs: object, keys: object) -> Any:  # noqa: ANN401
+        found = await _look(self, digests, csrs, keys)
+        return type(found)(found.now, {}, {}, {})
+
+    _look: Any = joins.JoinSession.look
+    _replace(joins.JoinSession, "look", look)
+    _replace(joins.JoinSession, "claim_inbox", claim_inbox)
+
+
+def tokens_are_not_counted_down_in_the_batch() -> None:
+    """Decide every request of a batch as if it were the only one."""
+
+    class Forgetful(deciding.Effects):
+        def __init__(self) -> None:
+            super().__init__()
+            self.spends = _NoCount()
+
+    _replace(deciding, "Effects", Forgetful)
+
+
+class _NoCount(Counter[str]):
+    def __setitem__(self, key: str, value: int) -> None:
+        super().__setitem__(key, 0)
+
+
+def csrs_are_not_remembered_in_the_batch() -> None:
+    """Admit a CSR again within a batch."""
+
+    def lost_csr(candidate: Any, *_: object) -> Any:  # noqa: ANN401
+        return candidate.judgement
+
+    _replace(deciding, "_lost_csr", lost_csr)
+
+
+def key_owners_are_ignored() -> None:
+    """Let a public key be on any number of nodes."""
+
+    def key_claim(candidate: Any) -> Pair:  # noqa: ANN401
+        return ("key", candidate.digest)
+
+    _replace(deciding, "key_claim", key_claim)
+    _replace(settlement, "key_claim", key_claim)
+
+
+def seals_bind_nothing() -> None:
+    """Seal and open without what the envelope says."""
+
+    def info(**_: object) -> bytes:
+        return b"watchword join v1"
+
+    _replace(requests, "seal_info", info)
+
+
+def bans_are_not_read() -> None:
+    """Find nothing banned."""
+
+    async def banned(self: Any, subjects: object) -> set[bytes]:  # noqa: ANN401
+        del self, subjects
+        return set()
+
+    _replace(joins.JoinSession, "banned", banned)
+
+
+def reclaim_reaches_everywhere() -> None:
+    """Let `allowReclaim` take any node."""
+
+    def reclaims(*_: object) -> bool:
+        return True
+
+    _replace(reclaim, "reclaims", reclaims)
+
+
+def every_admission_stands() -> None:
+    """Repeat an admission whatever became of its node."""
+
+    async def admissions(self: Any, csrs: Sequence[bytes]) -> Mapping[bytes, Any]:  # noqa: ANN401
+        from dataclasses import replace  # noqa: PLC0415
+
+        return {
+            csr: replace(found, stands=True)
+            for csr, found in (await _admissions(self, csrs)).items()
+        }
+
+    _admissions: Any = joins.JoinSession.admissions
+    _replace(joins.JoinSession, "admissions", admissions)
+
+
+SWITCHES: dict[str, Callable[[], None]] = {
+    function.__name__: function
+    for function in (
+        inbox_claims_everything,
+        tokens_are_not_counted_down_in_the_batch,
+        csrs_are_not_remembered_in_the_batch,
+        key_owners_are_ignored,
+        seals_bind_nothing,
+        bans_are_not_read,
+        reclaim_reaches_everywhere,
+        every_admission_stands,
+    )
+}
