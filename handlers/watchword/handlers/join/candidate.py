@@ -110,9 +110,10 @@ class Candidate:
         "problem",
         "question",
         "reads",
+        "rejudged",
         "request",
+        "sealed",
         "state",
-        "tries",
     )
 
     def __init__(self, incoming: Incoming) -> None:
@@ -122,6 +123,7 @@ class Candidate:
         self.digest = sha256(value).digest()
         self.request: JoinRequest | None = None
         self.csr: Csr | None = None
+        self.sealed = b""
         self.state: bytes | None = None
         self.claims: Claims | None = None
         self.attestor: AttestorId | None = None
@@ -130,7 +132,7 @@ class Candidate:
         self.judgement: Judgement | None = None
         self.admitted_before: AdmittedCsr | None = None
         self.reads: set[tuple[str, object]] = set()
-        self.tries = 0
+        self.rejudged = 0
         self.question = Question(self.digest)
         self._read(value)
 
@@ -142,6 +144,7 @@ class Candidate:
                 return
             request = JoinRequest.read(value)
             der = unb64(request.csr)
+            self.sealed = unb64(request.sealed)
             if request.reply_key is not None:
                 reply_key = unb64(request.reply_key)
             if request.state is not None:

@@ -23,7 +23,6 @@ from watchword.handlers.errors import Refused
 from watchword.handlers.join.candidate import (
     Admit,
     Again,
-    Broken,
     Candidate,
     Judgement,
     Refusal,
@@ -32,8 +31,11 @@ from watchword.handlers.join.candidate import (
 from watchword.handlers.join.ports import AdmittedCsr, NodeRow, Pair, TokenState
 from watchword.schemas.ids import AttestorId
 
-MOST_TRIES = 20
-"""A request that was verified so often and still meets changed reads is answered `UNAVAILABLE`."""
+MOST_TRIES = 100
+"""A request that was verified so often and still meets changed reads is answered `UNAVAILABLE`.
+
+More than a batch has requests: each attempt settles at least one of those that change each other's reads.
+"""
 
 _JOIN = AttestorId("join")
 
@@ -105,42 +107,41 @@ def _one(candidate: Candidate, world: World, effects: Effects) -> Judgement:
         message = "a candidate without a judgement"
         raise RuntimeError(message)
     if isinstance(judgement, Again):
-        return _again(world.admitted_csrs.get(judgement.admission.csr_sha256, judgement.admission))
+        admission = judgement.admission
+        return _again(world.admitted_csrs.get(admission.csr_sha256, admission), effects)
     if not isinstance(judgement, Admit):
         return Rejudge() if candidate.reads & effects.changed else judgement
 
     # Step 3
     csr = csr_claim(candidate)
     if csr[1] in effects.by_csr or csr not in world.admissions_won:
-        return _lost_csr(candidate, csr, world, effects)
+        return _lost_csr(csr, world, effects)
     if candidate.reads & effects.changed:
-        return _again_later(candidate)
+        return Rejudge()
     refusal = _refusal(candidate, judgement, world, effects)
     if isinstance(refusal, Refused):
         return Refusal(refusal)
     if refusal is not None:
         return refusal
-    _admit(candidate, judgement, effects)
+    _admit(candidate, judgement, world, effects)
     return judgement
 
 
-def _again(admission: AdmittedCsr) -> Judgement:
+def _again(admission: AdmittedCsr, effects: Effects) -> Judgement:
+    if ("node", admission.node_id) in effects.changed:
+        return Rejudge()  # re-keyed by an earlier request of this very batch
     return Again(admission) if admission.stands else Refusal(Refused(_JOIN, "csr-reused"))
 
 
-def _lost_csr(candidate: Candidate, csr: Pair, world: World, effects: Effects) -> Judgement:
+def _lost_csr(csr: Pair, world: World, effects: Effects) -> Judgement:
     if csr[1] in effects.by_csr:
         # Admitted by an earlier request of this very batch; the next attempt finds it in the tables.
         return Rejudge()
     admission = world.admitted_csrs.get(csr[1])
     if admission is None:
         # A claim without its certificate cannot be: both commit together.
-        return _again_later(candidate)
-    return _again(admission)
-
-
-def _again_later(candidate: Candidate) -> Judgement:
-    return Rejudge() if candidate.tries < MOST_TRIES else Broken("reads kept changing")
+        return Rejudge()
+    return _again(admission, effects)
 
 
 def _refusal(
@@ -155,6 +156,8 @@ def _refusal(
     owner = effects.admissions.get(key) or world.admission_holders.get(key)
     if owner is not None and owner != admit.node_id:
         return Refused(_JOIN, "key-in-use", tenant_id=tenant)
+    if owner is None and key not in world.admissions_won:
+        return Rejudge()  # lost to somebody who has given it up since
 
     # Step 4
     for token_id, uses in Counter(admit.staged.spends).items():
@@ -176,13 +179,15 @@ def _refusal(
 
     # Step 9
     if admit.rekeys is not None and world.nodes.get(admit.rekeys.id) != admit.rekeys:
-        return _again_later(candidate)
+        return Rejudge()
 
     # Step 10: the bindings were read as free, or as this node's; anything else is a change
     for pair in admit.bindings:
         holder = effects.bindings.get(pair) or world.binding_holders.get(pair)
-        if holder is not None and holder != admit.node_id:
-            return _again_later(candidate)
+        if holder is None and pair in world.bindings_won:
+            continue
+        if holder != admit.node_id:  # none: lost to somebody who has given it up since
+            return Rejudge()
 
     # Step 12
     for pair in use_claims(candidate, admit):
@@ -191,7 +196,7 @@ def _refusal(
     return None
 
 
-def _admit(candidate: Candidate, admit: Admit, effects: Effects) -> None:
+def _admit(candidate: Candidate, admit: Admit, world: World, effects: Effects) -> None:
     effects.admitted.append(candidate)
     csr = csr_claim(candidate)
     effects.by_csr[csr[1]] = candidate
@@ -205,3 +210,6 @@ def _admit(candidate: Candidate, admit: Admit, effects: Effects) -> None:
     effects.changed.add(("node", admit.node_id))
     for token_id in admit.staged.spends:
         effects.spends[token_id] += 1
+        # What is left is counted here; that nothing is left is for the attestor to see and to name.
+        if world.tokens[token_id].uses_left <= effects.spends[token_id]:
+            effects.changed.add(("token", token_id))

@@ -10,10 +10,12 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from hashlib import blake2b
 
 import structlog
 
 from watchword.handlers.crypto.join_crypto import JoinCrypto
+from watchword.handlers.crypto.responses import Question
 from watchword.handlers.errors import StoreRejected, Unavailable
 from watchword.handlers.join.answering import Answering
 from watchword.handlers.join.candidate import (
@@ -21,6 +23,7 @@ from watchword.handlers.join.candidate import (
     Again,
     Broken,
     Candidate,
+    Challenged,
     NotJudged,
     Refusal,
     Rejudge,
@@ -32,7 +35,7 @@ from watchword.handlers.join.judging import Judge, place_of
 from watchword.handlers.join.lane import judge_in_lane, needs_lane
 from watchword.handlers.join.observer import Observer
 from watchword.handlers.join.outcomes import Outcomes
-from watchword.handlers.join.ports import JOINED, JoinStore, Look, Session
+from watchword.handlers.join.ports import INVALID, JOINED, JoinStore, Look, Session
 from watchword.handlers.join.reading import Loader
 from watchword.handlers.join.records import Answer, Incoming
 from watchword.handlers.join.settlement import settle
@@ -79,10 +82,13 @@ class Engine:
 
     async def quarantine(self, record: Incoming, reason: str) -> None:
         """See `join.records.JoinService`."""
-        # Not by its bytes, which nobody has, but by its place: a redelivery counts once.
+        # Not by its bytes, which nobody has, but by its place: a redelivery counts once. By another
+        # hash than bytes have, or somebody could send the place as a request beforehand.
         place = f"{record.topic}/{record.partition}/{record.offset}".encode()
-        candidate = Candidate(Incoming(place, record.topic, record.partition, record.offset))
-        candidate.problem = NotJudged(candidate.problem.outcome if candidate.problem else 4, reason)
+        candidate = Candidate(Incoming(None, record.topic, record.partition, record.offset))
+        candidate.digest = blake2b(place, digest_size=32).digest()
+        candidate.question = Question(candidate.digest)
+        candidate.problem = NotJudged(INVALID, reason)
         await self._settled([candidate], {})
 
     async def _settled(self, candidates: list[Candidate], answers: dict[bytes, Answer]) -> None:
@@ -134,7 +140,7 @@ class Engine:
                     return look.now
                 finally:
                     await self._store.release(session, broken=broken)
-            except Unavailable:
+            except (Unavailable, StoreRejected):
                 failures += 1
                 await asyncio.sleep(_pause(failures))
 
@@ -149,7 +155,6 @@ class Engine:
         """
         for candidate in candidates:
             candidate.again()
-            candidate.tries += 1
         session = await self._store.session()
         broken = True
         try:
@@ -181,8 +186,6 @@ class Engine:
 
         # B. Claim, decide, write
         for candidate in candidates:
-            if candidate.tries > MOST_TRIES:
-                candidate.judgement = Broken("tried too often")
             if isinstance(candidate.judgement, Waits):
                 candidate.judgement = Broken("approvals are not served")
         to_settle = [
@@ -191,12 +194,19 @@ class Engine:
         if to_settle:
             await session.begin()
             try:
-                await settle(session, to_settle, look.now, self._outcomes)
+                effects = await settle(session, to_settle, look.now, self._outcomes)
                 self._before_commit()
             except BaseException:
                 await session.rollback()
                 raise
             await session.commit()
+            for candidate in candidates:
+                # Nothing was written of it, so it may as well be judged by what has changed.
+                if (
+                    isinstance(candidate.judgement, Challenged)
+                    and candidate.reads & effects.changed
+                ):
+                    candidate.judgement = Rejudge()
         # What another transaction had recorded meanwhile
         if recorded := [c for c in to_settle if isinstance(c.judgement, Replay)]:
             await _recall_replays(session, recorded)
@@ -218,8 +228,12 @@ class Engine:
         again: list[Candidate] = []
         for candidate in candidates:
             if isinstance(candidate.judgement, Rejudge):
-                again.append(candidate)
-                continue
+                candidate.rejudged += 1
+                if candidate.rejudged < MOST_TRIES:
+                    again.append(candidate)
+                    continue
+                _log.error("reads kept changing", attestor=candidate.attestor)
+                candidate.judgement = Broken("reads kept changing")
             answer = self._answering.answer(candidate, chain, now)
             answers[candidate.digest] = answer
             self._observer.answered(candidate, answer)

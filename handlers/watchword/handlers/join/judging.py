@@ -50,7 +50,7 @@ from watchword.handlers.join.policy import JoinPolicy
 from watchword.handlers.join.ports import INVALID, UNSUPPORTED, Look, NodeRow, Pair
 from watchword.handlers.join.reading import Bindings, Loader, Nodes, Tokens
 from watchword.handlers.join.reclaim import which_node
-from watchword.schemas.canonical import read_length_prefixed, unb64
+from watchword.schemas.canonical import read_length_prefixed
 from watchword.schemas.errors import SchemaError
 from watchword.schemas.ids import AttestorId, UnverifiedPayload
 from watchword.schemas.requests import Claims
@@ -152,9 +152,9 @@ class Judge:
         # Step 4
         try:
             opened = self._crypto.unseal(
-                request.encryption_key_id, unb64(request.sealed), request.info(csr.sha256), look.now
+                request.encryption_key_id, candidate.sealed, request.info(csr.sha256), look.now
             )
-        except (SealBroken, SchemaError):
+        except SealBroken:
             return Refusal(Refused(JOIN, "unseal"))
         try:
             payload, claims = read_length_prefixed(opened, 2)

@@ -46,10 +46,11 @@ from watchword.handlers.join.ports import (
 
 async def settle(
     session: Session, candidates: Sequence[Candidate], now: datetime, outcomes: Outcomes
-) -> None:
+) -> Effects:
     """Settle candidates in the transaction that `session.begin` opened; the caller commits.
 
     Every candidate has a judgement; afterwards it is the one to answer with (`Rejudge`: none yet).
+    Returns what the admitted ones did.
     """
     # Step 1
     expected = {c.digest: _claim(c) for c in candidates}
@@ -57,7 +58,7 @@ async def settle(
     mine = [c for c in candidates if c.digest in ours]
     if len(mine) < len(candidates):
         await _replay(session, [c for c in candidates if c.digest not in ours])
-    await settle_claimed(session, mine, expected, now, outcomes)
+    return await settle_claimed(session, mine, expected, now, outcomes)
 
 
 async def settle_claimed(
@@ -66,7 +67,7 @@ async def settle_claimed(
     expected: dict[bytes, InboxClaim],
     now: datetime,
     outcomes: Outcomes,
-) -> None:
+) -> Effects:
     """Do steps 2 to 6 for candidates whose digests are claimed with `expected` outcomes."""
     # Steps 2 and 3
     wanted = _Wanted(mine)
@@ -78,6 +79,7 @@ async def settle_claimed(
 
     # Step 5
     await _write(session, mine, effects, now, outcomes)
+    return effects
 
 
 def _claim(candidate: Candidate) -> InboxClaim:
@@ -151,10 +153,11 @@ class _Wanted:
             admit = candidate.judgement
             if not isinstance(admit, Admit):
                 continue
+            # Also of what an objection refuses: the CSR and the key are looked at before that.
             self.admissions.setdefault(csr_claim(candidate), admit.node_id)
+            self.admissions.setdefault(key_claim(candidate), admit.node_id)
             if admit.objection is not None:
                 continue
-            self.admissions.setdefault(key_claim(candidate), admit.node_id)
             for pair, expires in use_claims(candidate, admit).items():
                 self.uses.setdefault(pair, (admit.node_id, expires))
             for pair in admit.bindings:
