@@ -168,6 +168,7 @@ class Wire:
     """A transport in memory that reacts to each request in turn as a test says."""
 
     service: Service
+    clock: AgentClock = field(default_factory=AgentClock)
     reactions: deque[Reaction] = field(default_factory=deque[Reaction])
     answers_are_shared: bool = False
     sent: list[bytes] = field(default_factory=list[bytes])
@@ -301,12 +302,12 @@ class ChallengedProver:
 class Machine:
     """One machine with its state directory, its clocks, and a service to talk to."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, *, now: datetime = NOW) -> None:
         """Bootstrap it."""
         self.state = state
-        self.service = Service()
-        self.time = Time()
-        self.wire = Wire(self.service, on_silence=self.time.pass_by)
+        self.service = Service(now=now)
+        self.time = Time(now)
+        self.wire = Wire(self.service, self.time.clock, on_silence=self.time.pass_by)
         self.keystore = bootstrapped(state, self.service)
         self.progress: list[Progress] = []
         self.prover: Prover = token_prover()
@@ -321,7 +322,6 @@ class Machine:
             options or JoinOptions(claims=Claims),
             report=self.progress.append,
             pace=self.time.pace,
-            clock=self.time.clock,
         )
 
     def sent(self) -> list[JoinRequest]:

@@ -40,7 +40,6 @@ class Asker:
         *,
         reporter: Reporter,
         pace: Pace,
-        clock: AgentClock,
     ) -> None:
         """Take the parts."""
         self._keystore = keystore
@@ -48,7 +47,7 @@ class Asker:
         self._trust = trust
         self._reporter = reporter
         self._pace = pace
-        self._clock = clock
+        self._clock = transport.clock
 
     async def ask(self, exchange: Exchange, current: Round) -> Round | None:
         """Send the round until something answers it; return it with its answer, on the disk.

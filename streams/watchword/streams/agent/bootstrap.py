@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 from watchword.handlers.errors import BadArgument
-from watchword.streams.agent.clock import AgentClock
 from watchword.streams.agent.keystore import Keystore
 from watchword.streams.agent.transport import Transport
 from watchword.streams.agent.trust import Trust, establish_trust
@@ -21,9 +20,7 @@ def parse_pin(text: str) -> str:
     return pin
 
 
-async def bootstrap(
-    state: Path, transport: Transport, *, pin: str, clock: AgentClock | None = None
-) -> Trust:
+async def bootstrap(state: Path, transport: Transport, *, pin: str) -> Trust:
     """Pin the service's signing key and fetch its keys and trust bundle; doing it again is harmless.
 
     `pin` is the SHA-256 of the signing key's SubjectPublicKeyInfo, handed over out of band. Any
@@ -38,4 +35,4 @@ async def bootstrap(
     pin = parse_pin(pin)
     keystore = Keystore(state)
     with keystore.locked():
-        return await establish_trust(pin, keystore, transport, clock or AgentClock())
+        return await establish_trust(pin, keystore, transport)

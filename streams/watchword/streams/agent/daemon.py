@@ -18,7 +18,6 @@ import structlog
 from watchword.handlers.prover import Prover
 from watchword.schemas.times import parse_rfc3339
 from watchword.streams.agent.backoff import Pace
-from watchword.streams.agent.clock import AgentClock
 from watchword.streams.agent.identity import Identity, with_authorities
 from watchword.streams.agent.join import join_locked
 from watchword.streams.agent.joiner import JoinOptions
@@ -67,7 +66,6 @@ async def run(
     options: RunOptions | None = None,
     *,
     pace: Pace | None = None,
-    clock: AgentClock | None = None,
 ) -> None:
     """Join if there is no identity, then keep it until SIGTERM or SIGINT; then return.
 
@@ -85,7 +83,6 @@ async def run(
             prover,
             options or RunOptions(),
             pace=pace or Pace(),
-            clock=clock or AgentClock(),
         )
         await _until_signal(daemon.work())
 
@@ -99,15 +96,14 @@ class _Daemon:
         options: RunOptions,
         *,
         pace: Pace,
-        clock: AgentClock,
     ) -> None:
         self._keystore = keystore
         self._transport = transport
         self._prover = prover
         self._options = options
         self._pace = pace
-        self._clock = clock
-        self._trust = TrustKeeper(keystore, transport, pace=pace, clock=clock)
+        self._clock = transport.clock
+        self._trust = TrustKeeper(keystore, transport, pace=pace)
         self._hook = ReloadHook(
             keystore, options.reload_command, pace, environment=options.environment
         )
@@ -124,7 +120,6 @@ class _Daemon:
                 self._options.join,
                 reporter=Reporter(self._tell),
                 pace=self._pace,
-                clock=self._clock,
             )
             self._systemd.notify(f"STATUS=node {result.identity.node.node_id}")
             async with asyncio.TaskGroup() as group:

@@ -49,7 +49,7 @@ _NOT_MODIFIED = 304
 _NOT_FOUND = 404
 _TRY_AGAIN = frozenset((408, 425, 429, 500, 502, 503, 504))
 
-_TAG = pattern(r'(?:W/)?"([0-9A-Za-z_-]{1,64})"')
+_TAG = pattern(r'(?:W/)?"([0-9a-f]{32})"')
 _SECONDS = pattern(r"[0-9]{1,9}")
 
 
@@ -70,7 +70,7 @@ class HttpTransport:
         """Name the gateway, `https://host[:port][/prefix]`.
 
         `ca_file` (PEM) takes the place of the system's certificates. A proxy that the environment
-        names is used only if told so. `clock` is the one that is given to `join` as well.
+        names is used only if told so. `clock` is for tests.
 
         Raises:
             BadArgument: no URL of that kind.
@@ -78,7 +78,7 @@ class HttpTransport:
         self._url = _checked_url(url)
         self._ca_file = ca_file
         self._use_environment = use_environment_proxy
-        self._clock = clock or AgentClock()
+        self.clock = clock or AgentClock()
         self._pace = pace or Pace()
         self._client: httpx.AsyncClient | None = None
         self._ignores_dates = False
@@ -140,11 +140,10 @@ class HttpTransport:
             ) as response:
                 content = await _read(response, limit)
         except httpx.HTTPError as error:
-            # The class says enough; messages may carry what the other side said.
-            message = f"{self._url}: {type(error).__name__}"
+            message = f"{self._url}: {_in_words(error)}"
             raise TransportUnavailable(message) from None
         self._take_hint(response.headers.get("Date"))
-        retry_after_s = _retry_after(response.headers.get("Retry-After"), self._clock)
+        retry_after_s = _retry_after(response.headers.get("Retry-After"), self.clock)
         if response.status_code in _TRY_AGAIN:
             message = f"{self._url} answers {response.status_code}"
             raise TransportUnavailable(message, retry_after_s=retry_after_s)
@@ -162,10 +161,10 @@ class HttpTransport:
     async def _connected(self) -> "httpx.AsyncClient":
         import httpx  # noqa: PLC0415 - as above
 
-        if self._client is not None and self._ignores_dates and not self._clock.is_behind:
+        if self._client is not None and self._ignores_dates and not self.clock.is_behind:
             await self.close()  # The clock has been set: from now on dates count.
         if self._client is None:
-            self._ignores_dates = self._clock.is_behind
+            self._ignores_dates = self.clock.is_behind
             self._client = httpx.AsyncClient(
                 base_url=self._url,
                 verify=self._tls(),
@@ -190,7 +189,7 @@ class HttpTransport:
     def _take_hint(self, date: str | None) -> None:
         at = _http_date(date)
         if at is not None:
-            self._clock.hint(at)
+            self.clock.hint(at)
 
 
 class Reply:
@@ -247,6 +246,19 @@ class _HttpConversation:
         if rest_s > 0:
             await self._pace.sleep(self._pace.spread(max(rest_s, reply.retry_after_s or 0.0)))
         return None
+
+
+def _in_words(error: BaseException) -> str:
+    """Return the error's class, which says enough; its message may carry what the other side said.
+
+    What OpenSSL says of a certificate is of this side, and nobody finds out without it.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"the certificate is not accepted: {cause.verify_message}"
+        cause = cause.__cause__ or cause.__context__
+    return type(error).__name__
 
 
 async def _read(response: "httpx.Response", limit: int) -> bytes:

@@ -8,7 +8,6 @@ import structlog
 
 from watchword.handlers.prover import Prover
 from watchword.streams.agent.backoff import Pace
-from watchword.streams.agent.clock import AgentClock
 from watchword.streams.agent.errors import GaveUp
 from watchword.streams.agent.identity import Identity
 from watchword.streams.agent.joiner import Joiner, JoinOptions
@@ -39,11 +38,8 @@ async def join(
     *,
     report: Listener = say_nothing,
     pace: Pace | None = None,
-    clock: AgentClock | None = None,
 ) -> JoinResult:
     """Join, or go on with a join that was interrupted; return what `state` then holds.
-
-    `clock` is the one that the transport was given, if it was given one.
 
     Raises:
         JoinRefused: the service said no.
@@ -63,7 +59,6 @@ async def join(
             options or JoinOptions(),
             reporter=Reporter(report),
             pace=pace or Pace(),
-            clock=clock or AgentClock(),
         )
 
 
@@ -75,7 +70,6 @@ async def join_locked(
     *,
     reporter: Reporter,
     pace: Pace,
-    clock: AgentClock,
 ) -> JoinResult:
     """Do what `join` does, in a state directory that the caller has locked."""
     exchange = keystore.exchange()
@@ -87,12 +81,10 @@ async def join_locked(
     if identity and not options.again:
         return JoinResult(identity, was_joined=True)
 
-    trust = TrustKeeper(keystore, transport, pace=pace, clock=clock)
+    trust = TrustKeeper(keystore, transport, pace=pace)
     exchange = exchange or keystore.begin_exchange(options.key_kind)
     _log.info("joining", csr_sha256=exchange.csr_sha256.hex())
-    joiner = Joiner(
-        keystore, transport, trust, prover, options, reporter=reporter, pace=pace, clock=clock
-    )
+    joiner = Joiner(keystore, transport, trust, prover, options, reporter=reporter, pace=pace)
     limit = asyncio.timeout(options.give_up_after_s)
     try:
         async with limit:

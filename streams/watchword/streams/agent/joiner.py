@@ -38,7 +38,6 @@ from watchword.streams.agent.asking import Asker, is_worth_sending
 from watchword.streams.agent.backoff import Backoff, Pace
 from watchword.streams.agent.certificates import check_joined
 from watchword.streams.agent.claims import read_claims
-from watchword.streams.agent.clock import AgentClock
 from watchword.streams.agent.errors import AnswerNotUsable, JoinRefused, RequestNotUsable
 from watchword.streams.agent.exchange import Exchange, KeyKind, Round
 from watchword.streams.agent.identity import Identity, NodeRecord, install
@@ -86,7 +85,6 @@ class Joiner:
         *,
         reporter: Reporter,
         pace: Pace,
-        clock: AgentClock,
     ) -> None:
         """Take the parts."""
         self._keystore = keystore
@@ -96,8 +94,8 @@ class Joiner:
         self._options = options
         self._reporter = reporter
         self._pace = pace
-        self._clock = clock
-        self._asker = Asker(keystore, transport, trust, reporter=reporter, pace=pace, clock=clock)
+        self._clock = transport.clock
+        self._asker = Asker(keystore, transport, trust, reporter=reporter, pace=pace)
         self._trouble = Backoff(pace)
         self._challenges = 0
 

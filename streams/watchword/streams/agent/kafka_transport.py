@@ -23,6 +23,7 @@ from watchword.schemas.topics import (
     TRUST_BUNDLE,
     TRUST_BUNDLE_KEY,
 )
+from watchword.streams.agent.clock import AgentClock
 from watchword.streams.agent.errors import TransportRefused, TransportUnavailable
 from watchword.streams.agent.transport import Conversation
 
@@ -54,6 +55,7 @@ class KafkaTransport:
 
     def __init__(self, connection: Connection, *, topic_prefix: str = "") -> None:
         """Name the brokers; nothing is opened yet. `topic_prefix` goes before each topic's name."""
+        self.clock = AgentClock()
         self._connection = connection
         self._requests = topic_prefix + JOIN_REQUESTS
         self._responses = topic_prefix + JOIN_RESPONSES

@@ -7,6 +7,8 @@ takes away is sealed.
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from watchword.streams.agent.clock import AgentClock
+
 
 class Conversation(Protocol):
     """Requests about one CSR, and the answers to them."""
@@ -33,6 +35,11 @@ class Conversation(Protocol):
 
 class Transport(Protocol):
     """Carries requests and answers, and brings the published documents."""
+
+    @property
+    def clock(self) -> AgentClock:
+        """What time it is, as far as the machine and this transport know."""
+        ...
 
     @property
     def answers_are_shared(self) -> bool:

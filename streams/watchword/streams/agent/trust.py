@@ -80,9 +80,7 @@ def load_trust(keystore: Keystore, clock: AgentClock) -> Trust:
     return Trust(pin, key_set, bundle)
 
 
-async def refresh_trust(
-    trust: Trust, keystore: Keystore, transport: Transport, clock: AgentClock
-) -> Trust:
+async def refresh_trust(trust: Trust, keystore: Keystore, transport: Transport) -> Trust:
     """Return the trust with what is newer at the service, stored; the old one where that is away or bad.
 
     Raises:
@@ -108,22 +106,19 @@ async def refresh_trust(
         keystore.write("key-set.jws", token)
     if bundle != trust.bundle:
         keystore.write("trust-bundle.jws", bundle_token)
-    clock.learn(parse_rfc3339(key_set.issued_at))
+    transport.clock.learn(parse_rfc3339(key_set.issued_at))
     return replace(trust, key_set=key_set, bundle=bundle)
 
 
 class TrustKeeper:
     """The trust of one run, fetched again when it has become old."""
 
-    def __init__(
-        self, keystore: Keystore, transport: Transport, *, pace: Pace, clock: AgentClock
-    ) -> None:
+    def __init__(self, keystore: Keystore, transport: Transport, *, pace: Pace) -> None:
         """Load what is stored; raises as `load_trust` does."""
-        self.current = load_trust(keystore, clock)
+        self.current = load_trust(keystore, transport.clock)
         self._keystore = keystore
         self._transport = transport
         self._pace = pace
-        self._clock = clock
         self._good_until = float("-inf")
 
     async def fresh(self) -> Trust:
@@ -134,16 +129,12 @@ class TrustKeeper:
 
     async def refresh(self) -> Trust:
         """Fetch the trust now; raises `StateUnusable`."""
-        self.current = await refresh_trust(
-            self.current, self._keystore, self._transport, self._clock
-        )
+        self.current = await refresh_trust(self.current, self._keystore, self._transport)
         self._good_until = self._pace.monotonic() + _GOOD_FOR_S
         return self.current
 
 
-async def establish_trust(
-    pin: str, keystore: Keystore, transport: Transport, clock: AgentClock
-) -> Trust:
+async def establish_trust(pin: str, keystore: Keystore, transport: Transport) -> Trust:
     """Fetch the keys that have this pin and store them, the pin last.
 
     Raises:
@@ -155,7 +146,7 @@ async def establish_trust(
     if stored is not None and stored.decode("ascii", errors="replace").strip() != pin:
         message = "this state directory is pinned to another key; a new pin needs a new one"
         raise PinMismatch(message)
-    minimum = 1 if stored is None else load_trust(keystore, clock).key_set.version
+    minimum = 1 if stored is None else load_trust(keystore, transport.clock).key_set.version
     token = await transport.key_set()
     bundle_token = await transport.trust_bundle()
     try:
@@ -167,5 +158,5 @@ async def establish_trust(
     keystore.write("trust-bundle.jws", bundle_token)
     keystore.write("key-set.jws", token)
     keystore.write("pin", f"{pin}\n".encode())
-    clock.learn(parse_rfc3339(key_set.issued_at))
+    transport.clock.learn(parse_rfc3339(key_set.issued_at))
     return Trust(pin_of(unb64(key_set.signing.public)), key_set, bundle)

@@ -81,7 +81,6 @@ def start(machine: Machine, options: RunOptions) -> asyncio.Task[None]:
             machine.prover,
             options,
             pace=machine.time.pace,
-            clock=machine.time.clock,
         )
     )
 

@@ -22,14 +22,14 @@ async def test_status_tells_each_stage(tmp_path: Path) -> None:
         def looked(request: bytes) -> bytes | None:
             found = status(machine.state, clock=machine.time.clock)
             assert found.state == "joining"
-            waiting.append(found.exchange and found.exchange.waiting)
+            waiting.append(found.exchange.waiting if found.exchange else None)
             return reaction(request)
 
         return looked
 
     async def while_waiting(seconds: float) -> None:
         found = status(machine.state, clock=machine.time.clock)
-        waiting.append(found.exchange and found.exchange.waiting)
+        waiting.append(found.exchange.waiting if found.exchange else None)
         machine.time.pass_by(seconds)
 
     object.__setattr__(machine.time.pace, "sleep", while_waiting)

@@ -23,7 +23,8 @@ from watchword.streams.agent.trust import TrustKeeper, load_trust
 
 
 def keeper(state: Path, wire: Wire, time: Time) -> TrustKeeper:
-    return TrustKeeper(Keystore(state), wire, pace=time.pace, clock=time.clock)
+    wire.clock = time.clock
+    return TrustKeeper(Keystore(state), wire, pace=time.pace)
 
 
 async def test_bootstrap_takes_the_pinned_keys_and_remembers_them(tmp_path: Path) -> None:
