@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 
+def is_digest(value: object) -> bool:
+    """Tell whether a value is 32 bytes: what names a subject."""
+    return isinstance(value, bytes) and len(value) == 32  # noqa: PLR2004 - SHA-256
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What a machine sent: `payload` in the attestor's own form, and `claims`, all of them unproven."""
@@ -185,9 +190,17 @@ class JoinContext:
         self.staged.spends.append(token_id)
 
     def use_once(self, subject: bytes, *, expires_at: datetime | None = None) -> None:
-        """Use up 32 bytes of subject under this attestor, for ever or until a time."""
-        if len(subject) != 32:  # noqa: PLR2004 - SHA-256
+        """Use up 32 bytes of subject under this attestor, for ever or until a time after `now`.
+
+        Raises:
+            ValueError: no 32 bytes, or a time that is past already or names no zone.
+        """
+        if not is_digest(subject):
             message = "a subject is 32 bytes"
+            raise ValueError(message)
+        # Used up until a past time would be used up for nobody.
+        if expires_at is not None and (expires_at.tzinfo is None or expires_at <= self.now):
+            message = "a use expires in the future"
             raise ValueError(message)
         self.staged.uses.append((subject, expires_at))
 

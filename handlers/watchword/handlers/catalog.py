@@ -27,7 +27,9 @@ class Registered:
 
     def reason(self, name: str) -> Reason:
         """Return the declared or standard reason; any other folds into `other`, its text into the log."""
-        found = self.reasons.get(name) or STANDARD_BY_NAME.get(name)
+        # An author may raise with anything at all, also with what cannot be hashed.
+        known = isinstance(name, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        found = (self.reasons.get(name) or STANDARD_BY_NAME.get(name)) if known else None
         if found is None:
             _log.warning("undeclared reason", attestor=self.attestor.id, reason=repr(name)[:120])
             return STANDARD_BY_NAME[OTHER]

@@ -9,6 +9,7 @@ from watchword.handlers.catalog import Catalog
 from watchword.handlers.crypto.join_crypto import JoinCrypto
 from watchword.handlers.join.answering import Answering
 from watchword.handlers.join.engine import Engine
+from watchword.handlers.join.issuing import Validity
 from watchword.handlers.join.judging import Judge, JudgingOptions
 from watchword.handlers.join.observer import Observer, Unobserved
 from watchword.handlers.join.outcomes import Outcomes
@@ -70,10 +71,10 @@ def create_join_service(
     catalog = Catalog(given)
     limits = {AttestorId("join-token"): TOKEN_LIMITS, **seams.policy.attestors}
     policy = JoinPolicy(limits, seams.policy.registered_kinds)
-    options = JudgingOptions(clock.lifetime, clock.renew_fraction, clock.verify_seconds)
+    validity = Validity(clock.lifetime, clock.renew_fraction)
     return Engine(
         database,
-        Judge(catalog, crypto, policy, options),
+        Judge(catalog, crypto, policy, JudgingOptions(validity, clock.verify_seconds)),
         Outcomes(catalog, worker=events.worker, source=events.source),
         Answering(
             crypto,

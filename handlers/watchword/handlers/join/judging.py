@@ -13,8 +13,8 @@ The order of checks; the first that fails is the reason (the numbers are DESIGN'
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import datetime
 
 import structlog
 from uuid_utils.compat import uuid7
@@ -23,6 +23,7 @@ from watchword.handlers.attestor import (
     Admission,
     Approval,
     Challenge,
+    Deferral,
     Evidence,
     JoinContext,
     RawTransaction,
@@ -32,7 +33,6 @@ from watchword.handlers.attestor import (
 from watchword.handlers.catalog import Catalog, Registered
 from watchword.handlers.crypto.csr import check_possession
 from watchword.handlers.crypto.join_crypto import JoinCrypto
-from watchword.handlers.crypto.profile import CertificateOrder, OrderRefused
 from watchword.handlers.errors import InvalidInput, Refused, SealBroken, StoreRejected, Unavailable
 from watchword.handlers.join.candidate import (
     Admit,
@@ -45,7 +45,10 @@ from watchword.handlers.join.candidate import (
     Refusal,
     Waits,
 )
+from watchword.handlers.join.contract import fault_in_effects, fault_of, is_slug
 from watchword.handlers.join.expectations import meets
+from watchword.handlers.join.issuing import Validity, certify
+from watchword.handlers.join.patience import Patience, Work
 from watchword.handlers.join.policy import JoinPolicy
 from watchword.handlers.join.ports import INVALID, UNSUPPORTED, Look, NodeRow, Pair
 from watchword.handlers.join.reading import Bindings, Loader, Nodes, Tokens
@@ -59,11 +62,6 @@ _log = structlog.get_logger(__name__)
 
 JOIN = AttestorId("join")
 
-LATE_IN_A_ROW = 5
-"""After so many time-outs in a row an attestor is not asked for `REST`, so that the partition flows."""
-
-REST = timedelta(seconds=30)
-
 _BREATH = 16
 """After so many requests of pure computing the loop may turn."""
 
@@ -72,10 +70,7 @@ _BREATH = 16
 class JudgingOptions:
     """What the deployment has decided about admissions."""
 
-    lifetime: timedelta = timedelta(days=7)
-    """How long a node's certificate is valid."""
-    renew_fraction: float = 2 / 3
-    """After which part of its life a certificate is to be renewed."""
+    validity: Validity = field(default_factory=Validity)
     verify_seconds: float = 2.0
     """How long an attestor may take."""
 
@@ -86,13 +81,12 @@ class Judge:
     def __init__(
         self, catalog: Catalog, crypto: JoinCrypto, policy: JoinPolicy, options: JudgingOptions
     ) -> None:
-        """Take the collaborators; the judge keeps only how late attestors have been."""
+        """Take the collaborators."""
         self._catalog = catalog
         self._crypto = crypto
         self._policy = policy
-        self._options = options
-        self._late: dict[str, int] = {}
-        self._resting_until: dict[str, datetime] = {}
+        self._validity = options.validity
+        self._patience = Patience(options.verify_seconds)
 
     def registered(self, candidate: Candidate) -> Registered | None:
         """Return the attestor that a candidate asks for, if it is installed."""
@@ -123,7 +117,7 @@ class Judge:
             if nth % _BREATH == _BREATH - 1:
                 await asyncio.sleep(0)
         await self._verify_all(to_verify, look.now, loader, tx)
-        await self._certify([c for c, _, _ in to_verify], look.now)
+        await certify([c for c, _, _ in to_verify], look.now, self._crypto.signer, self._validity)
 
     def _examine(self, candidate: Candidate, look: Look) -> Judgement | tuple[Registered, Evidence]:
         # Step 1
@@ -170,47 +164,24 @@ class Judge:
         loader: Loader,
         tx: RawTransaction | None,
     ) -> None:
-        """Run all verifications together, each with its deadline; all have ended on return."""
-        tasks: dict[asyncio.Task[Judgement], tuple[Candidate, Registered]] = {}
-        try:
-            for candidate, registered, evidence in asked:
-                resting = self._resting_until.get(registered.attestor.id)
-                if resting is not None and now < resting:
-                    candidate.judgement = Broken("resting after time-outs")
-                    continue
-                work = self._verify(
-                    candidate,
-                    registered,
-                    evidence,
-                    self._context(candidate, registered, now, loader, tx),
-                    loader,
-                )
-                tasks[asyncio.create_task(work)] = (candidate, registered)
-            if tasks:
-                # Inside a transaction less: a session that idles in one for 2 s is ended by PostgreSQL.
-                seconds = self._options.verify_seconds * (1 if tx is None else 0.75)
-                await asyncio.wait(tasks, timeout=seconds)
-        finally:
-            unfinished = [task for task in tasks if not task.done()]
-            for task in unfinished:
-                task.cancel()
-            if unfinished:
-                await asyncio.gather(*unfinished, return_exceptions=True)
-        for task, (candidate, registered) in tasks.items():
-            if task.cancelled():
-                self._count_late(registered, now)
-                candidate.judgement = Broken("too late")
-            else:
-                self._late[registered.attestor.id] = 0
-                candidate.judgement = task.result()
-
-    def _count_late(self, registered: Registered, now: datetime) -> None:
-        name = registered.attestor.id
-        self._late[name] = self._late.get(name, 0) + 1
-        _log.warning("attestor too late", attestor=name, in_a_row=self._late[name])
-        if self._late[name] >= LATE_IN_A_ROW:
-            self._late[name] = 0
-            self._resting_until[name] = now + REST
+        """Set the judgement of every candidate whose attestor is to be asked."""
+        asking: list[Candidate] = []
+        works: list[tuple[str, Work]] = []
+        for candidate, registered, evidence in asked:
+            attestor = registered.attestor.id
+            if self._patience.rests(attestor, now):
+                candidate.judgement = Broken("resting after time-outs")
+                continue
+            context = self._context(candidate, registered, now, loader, tx)
+            work = self._verify(candidate, registered, evidence, context, loader)
+            asking.append(candidate)
+            works.append((attestor, work))
+        found = await self._patience.run(works, now, in_transaction=tx is not None)
+        if loader.failure is not None:
+            # Also if a verifier has caught it: what it made of a read that failed is no verdict.
+            raise loader.failure
+        for candidate, judgement in zip(asking, found, strict=True):
+            candidate.judgement = judgement
 
     async def _verify(
         self,
@@ -221,13 +192,20 @@ class Judge:
         loader: Loader,
     ) -> Judgement:
         try:
-            found = await registered.attestor.verify(evidence, context)
-            return await self._conclude(candidate, registered, found, context.staged, loader)
+            try:
+                found = await registered.attestor.verify(evidence, context)
+            except Refused as refused:
+                return Refusal(_declared(registered, refused))
+            # A copy: what a verifier left running must not add to it.
+            staged = Staged(list(context.staged.spends), list(context.staged.uses))
+            return await self._conclude(candidate, registered, found, staged, loader)
         except Refused as refused:
-            return Refusal(self._declared(registered, refused))
+            return Refusal(refused)
         except (Unavailable, StoreRejected):
             raise  # the batch is tried again: not the attestor's doing
-        except Exception as error:  # noqa: BLE001 - whatever a verifier raises is a bug, never an admission
+        except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a verifier raises is a bug, never an admission; SystemExit too
             # The message may quote evidence; the type and the place do not.
             _log.error(
                 "attestor broke",
@@ -290,18 +268,11 @@ class Judge:
             tx=tx,
         )
 
-    def _declared(self, registered: Registered, refused: Refused) -> Refused:
-        """Return the refusal under the attestor's own id and a declared reason, whatever was raised."""
-        if refused.attestor == JOIN:
-            return refused
-        name = registered.reason(refused.reason).name
-        return Refused(AttestorId(registered.attestor.id), name, tenant_id=refused.tenant_id)
-
     async def _conclude(
         self,
         candidate: Candidate,
         registered: Registered,
-        found: object,
+        found: Admission | Deferral,
         staged: Staged,
         loader: Loader,
     ) -> Judgement:
@@ -311,16 +282,14 @@ class Judge:
             Refused: a check of the core's failed.
         """
         attestor = AttestorId(registered.attestor.id)
+        if (fault := fault_of(found) or fault_in_effects(staged)) is not None:
+            _log.error("attestor broke its contract", attestor=attestor, fault=fault)
+            return Broken(fault)
         if isinstance(found, Challenge | Approval):
             if staged.spends or staged.uses:
                 _log.error("spends staged with a deferral", attestor=attestor)
                 return Broken("spends staged with a deferral")
             return Challenged(found) if isinstance(found, Challenge) else Waits(found)
-        if not isinstance(found, Admission):
-            _log.error(
-                "attestor returned no admission", attestor=attestor, type=type(found).__name__
-            )
-            return Broken("no admission")
         request, claims = candidate.request, candidate.claims
         if request is None or claims is None or found.role != request.role:
             _log.error("attestor returned another role", attestor=attestor)
@@ -368,47 +337,6 @@ class Judge:
             objection=objection,
         )
 
-    async def _certify(self, candidates: Sequence[Candidate], now: datetime) -> None:
-        """Issue certificates for all that may be admitted, in one call, speculatively."""
-        admits: list[tuple[Candidate, Admit]] = [
-            (c, c.judgement)
-            for c in candidates
-            if isinstance(c.judgement, Admit) and c.judgement.objection is None
-        ]
-        not_after = now + self._options.lifetime
-        while admits:
-            orders = [self._order(candidate, admit, now, not_after) for candidate, admit in admits]
-            try:
-                issued = await self._crypto.signer.issue(orders)
-            except OrderRefused as error:
-                # Our own bug, or an attestor's tenant that is no slug: this one alone.
-                candidate, _ = admits.pop(error.index)
-                _log.error(
-                    "certificate order refused", attestor=candidate.attestor, problem=error.problem
-                )
-                candidate.judgement = Broken("order refused")
-                continue
-            for (_, admit), certificate in zip(admits, issued, strict=True):
-                admit.certificate = certificate
-                life = certificate.not_after - certificate.not_before
-                admit.renew_after = certificate.not_before + life * self._options.renew_fraction
-            return
-
-    def _order(
-        self, candidate: Candidate, admit: Admit, now: datetime, not_after: datetime
-    ) -> CertificateOrder:
-        if candidate.csr is None:
-            message = "the candidate was not read"
-            raise RuntimeError(message)
-        return CertificateOrder(
-            spki_der=candidate.csr.spki_der,
-            tenant=admit.admission.tenant if admit.rekeys is None else admit.rekeys.tenant,
-            node_id=str(admit.node_id),
-            node_key_uri=admit.admission.node_key_uri,
-            not_before=now,
-            not_after=not_after,
-        )
-
 
 def _ban_subjects(candidate: Candidate, admission: Admission) -> tuple[bytes, ...]:
     """Return every proven subject of an admission by which it may be banned."""
@@ -424,6 +352,19 @@ def _ban_subjects(candidate: Candidate, admission: Admission) -> tuple[bytes, ..
     if candidate.csr is not None:
         subjects.append(Subject("spki", candidate.csr.spki_sha256.hex()).digest)
     return tuple(subjects)
+
+
+def _declared(registered: Registered, refused: Refused) -> Refused:
+    """Return the refusal under the attestor's own id and a declared reason, whatever was raised.
+
+    A tenant that is no tenant's name is left out: the stream of root gets the refusal.
+    """
+    tenant = refused.tenant_id
+    if tenant is not None and not is_slug(tenant):
+        _log.error("refusal with a malformed tenant", attestor=registered.attestor.id)
+        tenant = None
+    name = registered.reason(refused.reason).name
+    return Refused(AttestorId(registered.attestor.id), name, tenant_id=tenant)
 
 
 def place_of(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 from uuid import UUID
 
-from watchword.handlers.attestor import Node, Token
+from watchword.handlers.attestor import Node, Token, is_digest
 from watchword.handlers.join.ports import NodeRow, Pair, Reads
 from watchword.schemas.ids import AttestorId, NodeId, TenantId
 
@@ -40,9 +40,15 @@ class Loader:
         self._bound: _Kind[UUID, set[Pair]] = _Kind(self._bindings_of)
         self._source = reads
         self._pump: asyncio.Task[None] | None = None
+        self._closed = False
+        self.failure: Exception | None = None
+        """The first read that failed. Whatever a verifier made of it, its verdict counts for nothing."""
 
     async def get(self, kind: "_Kind[K, V]", key: K) -> V | None:
         """Return the row of a key, or None; many callers share one query."""
+        if self._closed:
+            message = "a verifier reads after it has returned"
+            raise RuntimeError(message)
         if key in kind.known:
             return kind.known[key]
         future = kind.pending.get(key)
@@ -83,6 +89,8 @@ class Loader:
         try:
             rows = await kind.query(list(pending))
         except BaseException as error:
+            if isinstance(error, Exception):
+                self.failure = self.failure or error
             for future in pending.values():
                 if not future.done():
                     future.set_exception(error)
@@ -96,7 +104,8 @@ class Loader:
                 future.set_result(row)
 
     async def close(self) -> None:
-        """End what still runs, so that the connection is free."""
+        """End what still runs, so that the connection is free; nothing reads afterwards."""
+        self._closed = True
         if self._pump is not None:
             self._pump.cancel()
             await asyncio.gather(self._pump, return_exceptions=True)
@@ -115,7 +124,7 @@ class Tokens:
     async def get(self, token_id: str) -> Token | None:
         """See `attestor.TokenReads`."""
         if not TOKEN_ID.fullmatch(token_id):
-            return None
+            return None  # a TypeError if it is no text: the author's bug
         self._reads.add(("token", token_id))
         return await self._loader.get(self._loader.tokens, token_id)
 
@@ -132,6 +141,9 @@ class Nodes:
 
     async def row(self, node_id: UUID) -> NodeRow | None:
         """Return the whole row, for the core."""
+        if not isinstance(node_id, UUID):  # pyright: ignore[reportUnnecessaryIsInstance]
+            message = "a node id is a UUID"
+            raise TypeError(message)
         self._reads.add(("node", node_id))
         return await self._loader.get(self._loader.nodes, node_id)
 
@@ -166,7 +178,7 @@ class Bindings:
 
     async def get(self, subject: bytes) -> NodeId | None:
         """See `attestor.BindingReads`."""
-        if len(subject) != 32:  # noqa: PLR2004 - SHA-256
+        if not is_digest(subject):
             message = "a subject is 32 bytes"
             raise ValueError(message)
         pair = (self._attestor, subject)

@@ -35,9 +35,6 @@ def bindings_of(attestor: AttestorId, admission: Admission) -> tuple[Pair, ...]:
     """Return what an admission binds: the attestor's own subject, and the hardware key."""
     found: list[Pair] = []
     if admission.bind is not None:
-        if len(admission.bind) != 32:  # noqa: PLR2004 - SHA-256
-            message = "bind is 32 bytes"
-            raise ValueError(message)
         found.append((attestor, admission.bind))
     if admission.hardware_key is not None:
         found.append((HARDWARE_KEY, sha256(admission.hardware_key.encode()).digest()))
@@ -57,7 +54,6 @@ async def which_node(
     Raises:
         Refused: `join:already-enrolled`, `join:no-downgrade`, `join:banned`, `<attestor>:not-its-node`
             or `<attestor>:bound-elsewhere`.
-        ValueError: `bind` is not 32 bytes: the attestor's bug.
     """
     bindings = bindings_of(attestor, admission)
     owners: dict[Pair, UUID] = {}

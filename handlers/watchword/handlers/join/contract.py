@@ -1,0 +1,113 @@
+"""What an attestor may return, field by field.
+
+A stranger's value that the core, the store or the answer could not carry is found here, as that
+attestor's bug, and not later, where it would stop others.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, cast
+from uuid import UUID
+
+from watchword.handlers.attestor import (
+    Admission,
+    Approval,
+    Challenge,
+    Staged,
+    Subject,
+    is_digest,
+)
+from watchword.handlers.crypto.profile import TENANT
+from watchword.handlers.join.reading import TOKEN_ID
+from watchword.schemas.ids import ROLES
+
+MAX_CHALLENGE_BYTES = 64 * 1024
+MAX_STATE_BYTES = 96 * 1024
+"""What fits into the `state` of a request, in base64."""
+
+MAX_TEXT = 512
+"""Characters of a hardware key, a key statement or a subject's value."""
+
+MAX_LIST = 256
+"""Kinds, subjects, spends and uses of one admission."""
+
+
+def fault_of(found: Any) -> str | None:  # noqa: ANN401 - a stranger's value
+    """Return what is wrong with the result of a verification, or None. The text quotes no value."""
+    match found:
+        case Admission():
+            return _fault_in_admission(cast("Any", found))
+        case Challenge():
+            return _fault_in_challenge(cast("Any", found))
+        case Approval():
+            return _fault_in_approval(cast("Any", found))
+        case _:
+            return "neither an admission nor a deferral"
+
+
+def fault_in_effects(staged: Staged) -> str | None:
+    """Return what is wrong with staged effects, or None. `use_once` has checked the subjects."""
+    spends = cast("list[Any]", staged.spends)
+    if len(spends) > MAX_LIST or len(staged.uses) > MAX_LIST:
+        return "too many effects"
+    if not all(isinstance(token, str) and TOKEN_ID.fullmatch(token) for token in spends):
+        return "spends something that is no token id"
+    return None
+
+
+def is_slug(value: Any) -> bool:  # noqa: ANN401 - a stranger's value
+    """Tell whether a value is a tenant's, pool's or site's name."""
+    return isinstance(value, str) and TENANT.fullmatch(value) is not None
+
+
+def _fault_in_admission(found: Any) -> str | None:  # noqa: ANN401 - fields may hold anything
+    checks = {
+        "tenant": is_slug(found.tenant),
+        "role": isinstance(found.role, str) and found.role in ROLES,
+        "pool": is_slug(found.pool),
+        "site": found.site is None or is_slug(found.site),
+        "node_id": found.node_id is None or isinstance(found.node_id, UUID),
+        "token_id": found.token_id is None
+        or (isinstance(found.token_id, str) and TOKEN_ID.fullmatch(found.token_id) is not None),
+        "bind": found.bind is None or is_digest(found.bind),
+        "allowed_kinds": found.allowed_kinds is None or _are(found.allowed_kinds, _is_text),
+        "node_key_uri": found.node_key_uri is None or _is_text(found.node_key_uri),
+        "hardware_key": found.hardware_key is None or _is_text(found.hardware_key),
+        "subjects": _are(found.subjects, _is_subject),
+    }
+    return next((f"{name} is malformed" for name, holds in checks.items() if not holds), None)
+
+
+def _fault_in_challenge(found: Any) -> str | None:  # noqa: ANN401 - fields may hold anything
+    if not isinstance(found.challenge, bytes) or len(found.challenge) > MAX_CHALLENGE_BYTES:
+        return "challenge is malformed"
+    if not isinstance(found.state, bytes) or not 0 < len(found.state) <= MAX_STATE_BYTES:
+        return "state is malformed"
+    at = found.not_after
+    if not isinstance(at, datetime) or at.tzinfo is None:
+        return "not_after is malformed"
+    return None
+
+
+def _fault_in_approval(found: Any) -> str | None:  # noqa: ANN401 - fields may hold anything
+    if not is_digest(found.subject):
+        return "subject is malformed"
+    if not isinstance(found.grant, Admission):
+        return "grant is malformed"
+    return _fault_in_admission(found.grant)
+
+
+def _is_text(value: Any) -> bool:  # noqa: ANN401 - a stranger's value
+    # Printable: neither NUL nor a lone surrogate, which PostgreSQL would refuse for all.
+    return isinstance(value, str) and 0 < len(value) <= MAX_TEXT and value.isprintable()
+
+
+def _is_subject(value: Any) -> bool:  # noqa: ANN401 - a stranger's value
+    return isinstance(value, Subject) and _is_text(value.kind) and _is_text(value.value)
+
+
+def _are(values: Any, each: Callable[[Any], bool]) -> bool:  # noqa: ANN401 - a stranger's value
+    if not isinstance(values, tuple):
+        return False
+    several = cast("tuple[Any, ...]", values)
+    return len(several) <= MAX_LIST and all(each(value) for value in several)

@@ -1,0 +1,94 @@
+"""How long verifiers may take, and what becomes of those that take longer."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+
+from watchword.handlers.join.candidate import Broken, Judgement
+
+_log = structlog.get_logger(__name__)
+
+LATE_IN_A_ROW = 5
+"""After so many time-outs in a row an attestor is not asked for `REST`, so that the partition flows."""
+
+REST = timedelta(seconds=30)
+
+LANE_SECONDS = 1.5
+"""How long at most a verifier may take inside a transaction: PostgreSQL ends a session that idles in one for 2 s."""
+
+_END_SECONDS = 1.0
+"""How long a late verifier may take to end once it was cancelled; it is told twice."""
+
+Work = Coroutine[Any, Any, Judgement]
+
+
+class Patience:
+    """Runs verifications, each with its deadline, and knows how late each attestor has been."""
+
+    def __init__(self, seconds: float) -> None:
+        """`seconds` is how long an attestor may take."""
+        self._seconds = seconds
+        self._late: dict[str, int] = {}
+        self._resting_until: dict[str, datetime] = {}
+
+    def rests(self, attestor: str, now: datetime) -> bool:
+        """Tell whether this attestor is not to be asked: it was late too often in a row."""
+        until = self._resting_until.get(attestor)
+        return until is not None and now < until
+
+    async def run(
+        self, works: Sequence[tuple[str, Work]], now: datetime, *, in_transaction: bool
+    ) -> list[Judgement]:
+        """Run all together and return their judgements in order; all have ended on return.
+
+        A work is an attestor's id and a coroutine; what the coroutine raises is raised here. One that
+        was late is `Broken`, whatever it came to while it was cancelled: it may have skipped a check.
+        """
+        if not works:
+            return []
+        seconds = min(self._seconds, LANE_SECONDS) if in_transaction else self._seconds
+        tasks = [asyncio.create_task(work) for _, work in works]
+        late: set[asyncio.Task[Judgement]] = set()
+        try:
+            _, late = await asyncio.wait(tasks, timeout=seconds)
+        finally:
+            await _end({task for task in tasks if not task.done()})
+        found: list[Judgement] = []
+        for (attestor, _), task in zip(works, tasks, strict=True):
+            if task in late:
+                self._count(attestor, now)
+                found.append(Broken("too late"))
+            else:
+                self._late[attestor] = 0
+                found.append(Broken("cancelled itself") if task.cancelled() else task.result())
+        return found
+
+    def _count(self, attestor: str, now: datetime) -> None:
+        self._late[attestor] = self._late.get(attestor, 0) + 1
+        _log.warning("attestor too late", attestor=attestor, in_a_row=self._late[attestor])
+        if self._late[attestor] >= LATE_IN_A_ROW:
+            self._late[attestor] = 0
+            self._resting_until[attestor] = now + REST
+
+
+async def _end(late: set[asyncio.Task[Judgement]]) -> None:
+    """Cancel tasks and wait until they have ended; one that will not is left behind, without effect."""
+    deaf = late
+    for _ in range(2):
+        if deaf:
+            for task in deaf:
+                task.cancel()
+            _, deaf = await asyncio.wait(deaf, timeout=_END_SECONDS)
+    if deaf:
+        _log.error("verifiers will not be cancelled", count=len(deaf))
+    for task in late:
+        task.add_done_callback(_forget)
+
+
+def _forget(task: asyncio.Task[Judgement]) -> None:
+    """Retrieve what a task raised, so that nobody complains that nobody did."""
+    if not task.cancelled():
+        task.exception()
