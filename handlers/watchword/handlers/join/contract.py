@@ -6,7 +6,7 @@ attestor's bug, and not later, where it would stop others.
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 from uuid import UUID
 
 from watchword.handlers.attestor import (
@@ -107,7 +107,8 @@ def _is_subject(value: Any) -> bool:  # noqa: ANN401 - a stranger's value
 
 
 def _are(values: Any, each: Callable[[Any], bool]) -> bool:  # noqa: ANN401 - a stranger's value
-    if not isinstance(values, tuple):
-        return False
-    several = cast("tuple[Any, ...]", values)
-    return len(several) <= MAX_LIST and all(each(value) for value in several)
+    return _is_tuple(values) and len(values) <= MAX_LIST and all(each(value) for value in values)
+
+
+def _is_tuple(value: object) -> TypeGuard[tuple[Any, ...]]:
+    return isinstance(value, tuple)
