@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from watchword.handlers.errors import StoreRejected
+from watchword.handlers.errors import StoreRejected, Unavailable
 from watchword.handlers.join.candidate import (
     Admit,
     Again,
@@ -29,9 +29,9 @@ from watchword.handlers.join.ports import REFUSED, InboxClaim, JoinStore, Look, 
 from watchword.handlers.join.reading import Loader
 from watchword.handlers.join.settlement import settle_claimed
 
-_CONTROL = re.compile(
-    r"\s*(?:begin|start|commit|end|rollback|abort|savepoint|release|prepare|set|reset|discard|lock|copy|listen|notify|do|call)\b",
-    re.IGNORECASE,
+# What a statement may begin with. A comment is not among it, for what comes behind one is not looked at.
+_ALLOWED = re.compile(
+    r"[\s(]*(?:select|insert|update|delete|merge|with|values|table)\b", re.IGNORECASE
 )
 
 
@@ -41,7 +41,15 @@ class LaneTransaction:
     def __init__(self, session: Session) -> None:
         """Speak through the lane's session."""
         self._session = session
+        self._is_closed = False
         self.failed = False
+        """Whether a statement went wrong, whatever the author has made of it."""
+        self.away: Unavailable | None = None
+        """What took the database away from the author: no fault of theirs."""
+
+    def close(self) -> None:
+        """Take no statement any more: the verifier has returned."""
+        self._is_closed = True
 
     async def fetch(self, statement: str, *arguments: object) -> Sequence[Any]:
         """Return the rows."""
@@ -53,14 +61,25 @@ class LaneTransaction:
         return str(await self._run(statement, arguments, rows=False))
 
     async def _run(self, statement: str, arguments: Sequence[object], *, rows: bool) -> Any:  # noqa: ANN401 - what the statement returns
-        if _CONTROL.match(statement):
+        if self._is_closed:
+            message = "the verifier has returned"
+            raise PermissionError(message)
+        if not _ALLOWED.match(statement):
             self.failed = True
-            message = "transaction and role control are the core's"
+            message = (
+                "only queries and changes of rows: transaction and role control are the core's"
+            )
             raise PermissionError(message)
         try:
             return await self._session.raw(statement, arguments, rows=rows)
-        except Exception:
-            # PostgreSQL has aborted the transaction: whatever the author makes of it, no admission.
+        except Unavailable as error:
+            if not self.failed:
+                self.away = error
+            self.failed = True
+            raise
+        except BaseException:
+            # PostgreSQL has aborted the transaction, also if the author gave up waiting: whatever
+            # they make of it, no admission.
             self.failed = True
             raise
 
@@ -151,10 +170,20 @@ async def _verify(
     before = await session.transaction_id()
     transaction = LaneTransaction(session)
     look = Look(now, {}, {}, {})
-    await judge.judge([candidate], look, loader, tx=transaction)
+    try:
+        await judge.judge([candidate], look, loader, tx=transaction)
+    except (Unavailable, StoreRejected):
+        # In a transaction that the author has broken every read fails: trying again helps nobody.
+        if transaction.away is not None or not transaction.failed:
+            raise
+        candidate.judgement = Broken("its own statement failed")
+    finally:
+        transaction.close()
+    if transaction.away is not None:
+        raise transaction.away
     if transaction.failed:
-        if isinstance(candidate.judgement, Admit):
+        if not isinstance(candidate.judgement, Refusal):
             candidate.judgement = Broken("its own statement failed")
         return
     if await session.transaction_id() != before:
-        candidate.judgement = Broken("it left the transaction")
+        candidate.judgement = Broken("it left the transaction, or speaks as somebody else")

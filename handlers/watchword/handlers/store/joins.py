@@ -29,12 +29,16 @@ from watchword.handlers.journal import Entry
 from watchword.handlers.store import journal
 from watchword.handlers.store.connection import Connection, Database
 from watchword.handlers.store.join_statements import JOINS
-from watchword.handlers.store.slots import Slots
-from watchword.handlers.store.translate import FOREIGN, translate
+from watchword.handlers.store.slots import Learned, Slots
+from watchword.handlers.store.translate import FOREIGN, is_away, translate
 from watchword.schemas.ids import NodeId, TenantId, TokenId
 
 BAN_LOCK = 0x62616E73
 """The advisory lock of bans (`bans` in ASCII): shared by batches, exclusive for a ban."""
+
+_IDENTITY = """
+SELECT concat_ws(' ', pg_current_xact_id()::text, current_user, current_setting('search_path'))
+"""
 
 _LIVE = frozenset(("adopting", "active"))
 
@@ -53,19 +57,30 @@ class JoinSession:
         """Take the connection; the session owns it."""
         self.connection = connection
         self._slots = slots
+        self._learned = Learned()
         self._transaction: Any = None
+        # An author of raw SQL may read and write at once; a connection does one thing at a time.
+        self._turn = asyncio.Lock()
 
     async def _fetch(self, statement: str, *arguments: object) -> list[Any]:
         try:
-            return await self.connection.fetch(statement, *arguments)
+            async with self._turn:
+                return await self.connection.fetch(statement, *arguments)
         except FOREIGN as error:
-            raise translate(error) from error
+            raise self._translated(error) from error
 
     async def _execute(self, statement: str, *arguments: object) -> None:
         try:
-            await self.connection.execute(statement, *arguments)
+            async with self._turn:
+                await self.connection.execute(statement, *arguments)
         except FOREIGN as error:
-            raise translate(error) from error
+            raise self._translated(error) from error
+
+    def _translated(self, error: Exception) -> Exception:
+        # Of a closed connection nothing is known, whatever the last error said.
+        if self.connection.is_closed():
+            return StoreUnavailable(f"{type(error).__name__}, connection closed")
+        return translate(error)
 
     # Reads without locks
 
@@ -147,7 +162,8 @@ class JoinSession:
             self._transaction = self.connection.transaction()
             await self._transaction.start()
         except FOREIGN as error:
-            raise translate(error) from error
+            raise self._translated(error) from error
+        self._learned = Learned()
         await self._execute(JOINS.lock_bans, BAN_LOCK)
 
     async def commit(self) -> None:
@@ -155,7 +171,8 @@ class JoinSession:
         try:
             await self._transaction.commit()
         except FOREIGN as error:
-            raise translate(error) from error
+            raise self._translated(error) from error
+        self._slots.remember(self._learned)
 
     async def rollback(self) -> None:
         """See `join.ports.Session`."""
@@ -324,7 +341,7 @@ class JoinSession:
 
     async def claim_slots(self, need: Mapping[Bucket, int]) -> Mapping[Bucket, int]:
         """See `join.ports.Session`."""
-        return await self._slots.claim(self.connection, need)
+        return await self._slots.claim(self.connection, need, self._learned)
 
     async def write_refusals(self, rows: Sequence[RefusalRow], worker: str, now: datetime) -> None:
         """See `join.ports.Session`."""
@@ -353,7 +370,7 @@ class JoinSession:
         try:
             await journal.append(self.connection, entries)
         except FOREIGN as error:
-            raise translate(error) from error
+            raise self._translated(error) from error
 
     # The lane of attestors that bring their own SQL. Textual savepoints: asyncpg's nested
     # transactions would release one that an author's error has already undone.
@@ -365,15 +382,22 @@ class JoinSession:
     async def rollback_to_savepoint(self) -> None:
         """See `join.ports.Session`."""
         await self._execute("ROLLBACK TO SAVEPOINT lane")
+        self._learned = Learned()
 
     async def transaction_id(self) -> str:
         """See `join.ports.Session`."""
-        return str((await self._fetch("SELECT pg_current_xact_id()::text"))[0][0])
+        return str((await self._fetch(_IDENTITY))[0][0])
 
     async def raw(self, statement: str, arguments: Sequence[object], *, rows: bool) -> Any:  # noqa: ANN401 - what the statement returns
-        """See `join.ports.Session`; the driver's errors pass as they are, for the author to see."""
-        # `fetch` and not `execute`: the extended protocol takes one statement only.
-        found = await self.connection.fetch(statement, *arguments)
+        """See `join.ports.Session`; what is the author's own fault passes as it is, for them to see."""
+        try:
+            async with self._turn:
+                # `fetch` and not `execute`: the extended protocol takes one statement only.
+                found = await self.connection.fetch(statement, *arguments)
+        except FOREIGN as error:
+            if self.connection.is_closed() or is_away(error):
+                raise self._translated(error) from error
+            raise
         return found if rows else f"OK {len(found)}"
 
 
@@ -416,7 +440,9 @@ class PostgresJoinStore:
         if id(session) in self._in_lane:
             self._in_lane.discard(id(session))
             self._lanes.release()
-        if broken or self._closed or session.connection.is_closed():
+        connection = session.connection
+        # Never back with an open transaction, whatever became of it.
+        if broken or self._closed or connection.is_closed() or connection.is_in_transaction():
             session.connection.terminate()
         else:
             self._idle.append(session)

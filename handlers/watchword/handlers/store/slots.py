@@ -8,7 +8,7 @@ rows back, and a process that found a bucket full does not ask again until its o
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from watchword.handlers.join.ports import Bucket
 from watchword.handlers.store.connection import Connection
@@ -28,6 +28,15 @@ class SlotLimits:
     window_s: float = 60.0
 
 
+@dataclass(slots=True)
+class Learned:
+    """What one transaction has seen of buckets. True for others only once it has committed."""
+
+    made: set[Bucket] = field(default_factory=set[Bucket])
+    closed_until: dict[Bucket, float] = field(default_factory=dict[Bucket, float])
+    gone: set[Bucket] = field(default_factory=set[Bucket])
+
+
 class Slots:
     """Claims slots; one object per process, because it remembers which buckets are closed."""
 
@@ -40,7 +49,15 @@ class Slots:
         self._made: set[Bucket] = set()
         self._closed_until: dict[Bucket, float] = {}
 
-    async def claim(self, connection: Connection, need: Mapping[Bucket, int]) -> dict[Bucket, int]:
+    def remember(self, learned: Learned) -> None:
+        """Take over what a transaction learned, now that it has committed."""
+        self._made |= learned.made
+        self._made -= learned.gone
+        self._closed_until.update(learned.closed_until)
+
+    async def claim(
+        self, connection: Connection, need: Mapping[Bucket, int], learned: Learned
+    ) -> dict[Bucket, int]:
         """Return how many of each bucket's details may be published, claimed in the open transaction."""
         now = self._monotonic()
         asked = {
@@ -51,7 +68,7 @@ class Slots:
         if not asked:
             return {}
         try:
-            await self._make(connection, asked)
+            await self._make(connection, asked, learned)
             rows = await connection.fetch(
                 SLOTS.claim,
                 [bucket[0] for bucket in asked],
@@ -65,14 +82,14 @@ class Slots:
             if full := [
                 bucket for bucket, count in asked.items() if granted.get(bucket, 0) < count
             ]:
-                await self._close(connection, full, now)
+                await self._close(connection, full, now, learned)
         except FOREIGN as error:
             raise translate(error) from error
         return granted
 
-    async def _make(self, connection: Connection, buckets: Mapping[Bucket, int]) -> None:
-        # Rows of a rolled back transaction are gone, but `_made` remembers them: then the claim
-        # finds none and `_close` forgets the bucket again.
+    async def _make(
+        self, connection: Connection, buckets: Mapping[Bucket, int], learned: Learned
+    ) -> None:
         wanted = set(buckets) | {(tenant, attestor, "*") for tenant, attestor, _ in buckets}
         if missing := sorted(wanted - self._made):
             await connection.execute(
@@ -83,9 +100,11 @@ class Slots:
                 self.limits.per_reason,
                 self.limits.per_attestor,
             )
-            self._made.update(missing)
+            learned.made.update(missing)
 
-    async def _close(self, connection: Connection, full: list[Bucket], now: float) -> None:
+    async def _close(
+        self, connection: Connection, full: list[Bucket], now: float, learned: Learned
+    ) -> None:
         rows = await connection.fetch(
             SLOTS.reopens,
             [bucket[0] for bucket in full],
@@ -98,10 +117,9 @@ class Slots:
             bucket = (tenant, attestor, reason)
             if (
                 seconds is None
-            ):  # the rows are not there: made in a transaction that was rolled back
-                self._made.discard(bucket)
-                self._made.discard((tenant, attestor, "*"))
+            ):  # somebody has taken the rows away: the next refusal makes them anew
+                learned.gone |= {bucket, (tenant, attestor, "*")}
                 continue
             # Jitter, so that workers do not all ask at the moment a bucket opens.
             pause = min(max(float(seconds), 0.02), self.limits.window_s) + random.random() * 0.05  # noqa: S311 - no secret
-            self._closed_until[bucket] = now + pause
+            learned.closed_until[bucket] = now + pause

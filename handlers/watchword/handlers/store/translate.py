@@ -35,6 +35,19 @@ FOREIGN = (
 )
 """What a statement may raise. `TimeoutError` is an OSError."""
 
+_AWAY_CLASSES = frozenset(("08", "25", "40", "53", "55", "57", "58", "XX"))
+
+
+def is_away(error: Exception) -> bool:
+    """Tell whether an error of somebody else's statement is the database's doing and no fault of theirs.
+
+    On a closed connection every error is. An `InterfaceError` on an open one is a wrong argument.
+    """
+    sqlstate: str | None = getattr(error, "sqlstate", None)
+    if sqlstate is None:
+        return not isinstance(error, asyncpg.InterfaceError)
+    return sqlstate[:2] in _AWAY_CLASSES
+
 
 @asynccontextmanager
 async def translated() -> AsyncGenerator[None]:

@@ -43,8 +43,9 @@ SELECT tenant, attestor, reason, count(*)::int AS n FROM stamped WHERE reason <>
 
 -- reopens
 -- In how many seconds a bucket has a free slot again: its own exempt one, or one of its own and one of all reasons together.
+-- NULL: the bucket has no rows.
 SELECT tenant, attestor, reason,
-    CASE WHEN oldest IS NULL THEN NULL
+    CASE WHEN NOT is_there OR oldest IS NULL THEN NULL
          ELSE extract(epoch FROM greatest(oldest, watchword.now() - make_interval(secs => $4)) + make_interval(secs => $4) - watchword.now())::float8
     END AS seconds
 FROM (
@@ -52,6 +53,7 @@ FROM (
         (SELECT min(claimed_at) FROM refusal_slots s WHERE s.tenant = bucket.tenant AND s.attestor = bucket.attestor AND s.reason = bucket.reason AND s.slot <= $5),
         greatest(
             (SELECT min(claimed_at) FROM refusal_slots s WHERE s.tenant = bucket.tenant AND s.attestor = bucket.attestor AND s.reason = bucket.reason AND s.slot > $5),
-            (SELECT min(claimed_at) FROM refusal_slots s WHERE s.tenant = bucket.tenant AND s.attestor = bucket.attestor AND s.reason = '*'))) AS oldest
+            (SELECT min(claimed_at) FROM refusal_slots s WHERE s.tenant = bucket.tenant AND s.attestor = bucket.attestor AND s.reason = '*'))) AS oldest,
+        EXISTS (SELECT FROM refusal_slots s WHERE s.tenant = bucket.tenant AND s.attestor = bucket.attestor AND s.reason = bucket.reason) AS is_there
     FROM unnest($1::text[], $2::text[], $3::text[]) AS bucket (tenant, attestor, reason)
 ) AS buckets;
