@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +17,12 @@ TOPIC = "node.events"
 
 
 def event(
-    key: str, number: int = 0, *, topic: str | None = TOPIC, filler: int = 0, headers: str | None = None
+    key: str,
+    number: int = 0,
+    *,
+    topic: str | None = TOPIC,
+    filler: int = 0,
+    headers: str | None = None,
 ) -> Entry:
     """Return an entry: `number` is the version of what `key` names, `filler` adds bytes to the value."""
     event_id = new_event_id()
@@ -41,7 +47,9 @@ async def commit(database: Database, entries: Sequence[Entry]) -> None:
 
 async def committed_ids(connection: Connection) -> set[str]:
     """Return the ids of all events that should be published."""
-    rows = await connection.fetch("SELECT event_id::text AS id FROM journal WHERE topic IS NOT NULL")
+    rows = await connection.fetch(
+        "SELECT event_id::text AS id FROM journal WHERE topic IS NOT NULL"
+    )
     return {row["id"] for row in rows}
 
 
@@ -103,9 +111,10 @@ class Reader:
 
     async def read_until(self, ids: set[str], *, within_s: float = 20.0) -> None:
         """Read until all of these events were seen; fail the test if they are not in time."""
-        async with asyncio.timeout(within_s):
-            while ids - self.ids():
-                await self.read()
+        deadline = time.monotonic() + within_s
+        while missing := ids - self.ids():
+            assert time.monotonic() < deadline, f"{len(missing)} of {len(ids)} events are missing"
+            await self.read()
 
     async def read_to_the_end(self) -> None:
         """Read all that is there now."""

@@ -11,7 +11,9 @@ from pathlib import Path
 import asyncpg
 
 from tests.support.folders import ROOT
+from tests.support.waiting import until_true
 from watchword.handlers.store.connection import Database
+from watchword.streams import failpoints
 from watchword.streams.health import Health
 from watchword.streams.kafka_clients import KafkaConnection
 from watchword.streams.lifecycle import Lifecycle
@@ -54,7 +56,14 @@ class RelayProcess:
 
     @classmethod
     async def start(
-        cls, dsn: str, servers: str, name: str, *, lease_s: float = 2.0, failpoint: str = "", log: Path
+        cls,
+        dsn: str,
+        servers: str,
+        name: str,
+        *,
+        lease_s: float = 2.0,
+        failpoint: str = "",
+        log: Path,
     ) -> "RelayProcess":
         """Start a relay; at `failpoint` (a name, or name:n for its n-th time) it kills itself."""
         with log.open("ab") as output:
@@ -105,14 +114,14 @@ async def owners(dsn: str) -> dict[str, int]:
 
 async def until_shared(dsn: str, shares: dict[str, int], *, within_s: float = 10.0) -> None:
     """Wait until the relays have just these numbers of shards."""
-    async with asyncio.timeout(within_s):
-        while await owners(dsn) != shares:
-            await asyncio.sleep(0.02)
+
+    async def shared() -> bool:
+        return await owners(dsn) == shares
+
+    await until_true(shared, f"shared as {shares}", within_s=within_s)
 
 
 def _kill_at(failpoint: str) -> None:
-    from watchword.streams import failpoints  # noqa: PLC0415 - only in the process that ends itself
-
     name, _, times = failpoint.partition(":")
     left = int(times or 1)
 
@@ -131,7 +140,9 @@ async def _main(dsn: str, servers: str, name: str, lease_s: str, failpoint: str)
         _kill_at(failpoint)
     options = relay_options(dsn, servers, name=name, lease_s=float(lease_s))
     await run_relay(
-        RelayOptions(options.database, options.kafka, name, lease_s=options.lease_s, wave_s=options.wave_s)
+        RelayOptions(
+            options.database, options.kafka, name, lease_s=options.lease_s, wave_s=options.wave_s
+        )
     )
 
 

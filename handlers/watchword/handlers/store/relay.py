@@ -195,7 +195,7 @@ async def move(connection: Connection, relay: str, cursors: Sequence[Cursor]) ->
         return {row["shard"] for row in rows}
 
 
-async def pending(connection: Connection, *, cap_per_shard: int = 2_000) -> Pending:
+async def pending(connection: Connection, *, cap_per_shard: int = 1_000) -> Pending:
     """Return what waits to be published. Cheap when little does; bounded when much does."""
     async with translated():
         rows, is_capped, seconds = await _one(connection, SQL.pending, cap_per_shard)

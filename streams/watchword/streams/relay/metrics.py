@@ -15,7 +15,7 @@ BLOCKED = Gauge(
 )
 PENDING = Gauge(
     "watchword_relay_pending_events",
-    "Committed events that are not published, at most 2,000 counted in each shard",
+    "Committed events that are not published, at most 1,000 counted in each shard",
 )
 OLDEST = Gauge(
     "watchword_relay_oldest_unpublished_seconds", "Age of the oldest event that is not published"

@@ -23,7 +23,6 @@ from aiokafka.errors import (
     InvalidProducerIdMapping,
     KafkaError,
     OutOfOrderSequenceNumber,
-    TopicAuthorizationFailedError,
     UnknownProducerId,
 )
 from aiokafka.partitioner import (
@@ -37,8 +36,7 @@ from watchword.streams.relay import metrics
 _log = structlog.get_logger(__name__)
 
 _BATCH_BYTES = 128 * 1024
-_TOPIC_WAIT_S = 2.0
-_TOPIC_RETRY_S = 5.0
+_TOPIC_RETRY_S = 2.0
 _ABANDON_S = 0.5
 
 TOPIC_MISSING = "TopicMissing"
@@ -63,9 +61,14 @@ class Outcome:
     acknowledged: set[int] = field(default_factory=set[int])
     rejected: dict[int, str] = field(default_factory=dict[int, str])
     """Kafka will not have these records as they are, or not in company with each other."""
+    is_wedged: bool = False
+    """A broker has rejected something, so the producer is of no more use."""
     failure: str | None = None
     """Why Kafka as a whole did not answer; the wave should be sent again."""
 
+
+MissingTopics = dict[str, float]
+"""The topics that rows name and Kafka does not have (or not for us), and when to look again (monotonic)."""
 
 Chain = list[tuple[int, Row, list[tuple[str, bytes]]]]
 
@@ -73,17 +76,14 @@ Chain = list[tuple[int, Row, list[tuple[str, bytes]]]]
 class Publisher:
     """Owns a producer, and replaces it after any error."""
 
-    def __init__(self, connection: KafkaConnection, *, request_s: float) -> None:
+    def __init__(
+        self, connection: KafkaConnection, *, request_s: float, missing: MissingTopics
+    ) -> None:
         """Connect with the first wave; `request_s` is the longest that a broker may take."""
         self._connection = connection
         self._request_ms = int(request_s * 1000)
+        self._missing = missing
         self._producer: Producer = None
-        self._missing: dict[str, float] = {}
-
-    @property
-    def missing_topics(self) -> list[str]:
-        """The topics that rows name and Kafka does not have."""
-        return sorted(self._missing)
 
     async def publish(
         self, rows: Sequence[Row], *, within_s: float, singly: bool = False
@@ -109,7 +109,7 @@ class Publisher:
             outcome.failure = outcome.failure or "no acknowledgement in time"
         except (KafkaError, OSError) as error:
             outcome.failure = outcome.failure or _words(error)
-        if outcome.failure is not None or outcome.rejected:
+        if outcome.failure is not None or outcome.is_wedged:
             await self.close()
             metrics.REPLACED.inc()
         return outcome
@@ -165,23 +165,17 @@ class Publisher:
         """Return how many partitions a topic has, or what is wrong with it."""
         known = producer.client.cluster.partitions_for_topic(topic)
         if known is not None:
-            self._missing.pop(topic, None)
             return len(known)
         if time.monotonic() < self._missing.get(topic, 0.0):
             return TOPIC_MISSING
-        try:
-            async with asyncio.timeout(_TOPIC_WAIT_S):
-                found: set[int] = await producer.partitions_for(topic)
-        except TopicAuthorizationFailedError as error:
-            return _words(error)
-        except TimeoutError:
-            # Raises if Kafka is away, which says nothing of the topic.
-            everything = await producer.client.fetch_all_metadata()
-            if everything.partitions_for_topic(topic) is not None:
-                raise
+        # Raises if Kafka is away, which says nothing of the topic. To ask for the topic alone would
+        # go on asking for it until the request's time is over.
+        everything = await producer.client.fetch_all_metadata()
+        if everything.partitions_for_topic(topic) is None:
             self._missing[topic] = time.monotonic() + _TOPIC_RETRY_S
             return TOPIC_MISSING
         self._missing.pop(topic, None)
+        found: set[int] = await producer.partitions_for(topic)
         return len(found)
 
     async def _send(
@@ -207,6 +201,7 @@ class Publisher:
                 await (await producer.send_batch(batch, topic, partition=partition))
             except KafkaError as error:
                 if _is_rejection(error):
+                    outcome.is_wedged = True
                     outcome.rejected.update(dict.fromkeys(positions, _words(error)))
                 else:
                     outcome.failure = outcome.failure or _words(error)

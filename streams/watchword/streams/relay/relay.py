@@ -20,7 +20,7 @@ from watchword.handlers.store.relay import Row
 from watchword.streams import failpoints
 from watchword.streams.relay import metrics
 from watchword.streams.relay.options import RelayOptions
-from watchword.streams.relay.publisher import Outcome, Publisher
+from watchword.streams.relay.publisher import MissingTopics, Outcome, Publisher
 from watchword.streams.relay.shards import Shard, Shards, Trouble, View, Wave
 
 _log = structlog.get_logger(__name__)
@@ -44,7 +44,8 @@ class Relay:
         self.shards = Shards()
         self._options = options
         self._connection: Connection | None = None
-        self._publisher = Publisher(options.kafka, request_s=options.wave_s)
+        self._missing: MissingTopics = {}
+        self._publisher = self._new_publisher()
         self._horizon = Horizon()
         self._lease_ends = 0.0
         self._lease_due = 0.0
@@ -65,8 +66,7 @@ class Relay:
             connection = await self._connected()
             await self._keep_lease(connection)
             published = await self._publish_news(connection)
-            for shard in self.shards.troubled(time.monotonic()):
-                published += await self._probe(connection, shard)
+            published += await self._probe_troubled(connection)
             await self._housekeeping(connection)
         except (StoreUnavailable, StoreRejected):
             self._forget()
@@ -122,7 +122,7 @@ class Relay:
     async def _send(self, rows: Sequence[Row]) -> Outcome:
         if not rows:
             return Outcome()
-        left = self._lease_ends - time.monotonic() - min(1.0, self._options.lease_s / 5)
+        left = self._time_left()
         if left < _LEAST_WAVE_S:
             self._lease_due = 0.0
             return Outcome()
@@ -131,6 +131,10 @@ class Relay:
         failpoints.hit("relay-after-send")
         self._count_wave(rows, outcome)
         return outcome
+
+    def _time_left(self) -> float:
+        """Return how long a wave may take, in seconds: it must be over before the lease is."""
+        return self._lease_ends - time.monotonic() - min(1.0, self._options.lease_s / 5)
 
     async def _settle(self, connection: Connection, wave: Wave, published: Sequence[int]) -> None:
         """Move the cursors over what was published: stored where there were rows, else in memory."""
@@ -162,22 +166,31 @@ class Relay:
         for shard in shards:
             self.shards.owned[shard].trouble = Trouble(time.monotonic(), _FIRST_RETRY_S)
 
-    async def _probe(self, connection: Connection, number: int) -> int:
+    async def _probe_troubled(self, connection: Connection) -> int:
+        troubled = self.shards.troubled(time.monotonic())
+        if not troubled:
+            return 0
+        # Another producer than that of the waves, which a rejection would wedge.
+        publisher = self._new_publisher()
+        try:
+            return sum([await self._probe(connection, publisher, shard) for shard in troubled])
+        finally:
+            await publisher.close()
+
+    async def _probe(self, connection: Connection, publisher: Publisher, number: int) -> int:
         """Send a suspect shard record by record, up to the one that is rejected, if any is."""
+        left = self._time_left()
+        if number not in self.shards.owned or left < _LEAST_WAVE_S:
+            self._lease_due = 0.0
+            return 0
         shard = self.shards.owned[number]
         view = await self._look(connection)
         rows = await store.backlog(connection, [shard.interval(view)], limit=_PROBE_ROWS)
-        publisher = Publisher(self._options.kafka, request_s=self._options.wave_s)
-        left = self._lease_ends - time.monotonic() - min(1.0, self._options.lease_s / 5)
-        if left < _LEAST_WAVE_S:
-            self._lease_due = 0.0
-            return 0
-        try:
+        outcome = Outcome()
+        if rows:
             outcome = await publisher.publish(
                 rows, within_s=min(left, self._options.wave_s), singly=True
             )
-        finally:
-            await publisher.close()
         done = [row for at, row in enumerate(rows) if at in outcome.acknowledged]
         is_cut = len(done) < len(rows) or len(rows) == _PROBE_ROWS
         if done or not is_cut:
@@ -265,7 +278,10 @@ class Relay:
     @property
     def missing_topics(self) -> list[str]:
         """The topics that rows name and Kafka does not have."""
-        return self._publisher.missing_topics
+        return sorted(self._missing)
+
+    def _new_publisher(self) -> Publisher:
+        return Publisher(self._options.kafka, request_s=self._options.wave_s, missing=self._missing)
 
     def _forget(self) -> None:
         """Drop the connection and all that was known under it: the lease may be anyone's now."""

@@ -1,6 +1,7 @@
 -- before_mark
--- What `mark` pairs with a transaction id; read in a statement before the id is assigned.
-SELECT clock_timestamp()::text AS at, last_value AS seq FROM journal_seq_seq;
+-- What a mark pairs with a transaction id; read in a statement before the id is assigned.
+-- A sequence that was never called says 1, and will give 1.
+SELECT clock_timestamp()::text AS at, CASE WHEN is_called THEN last_value ELSE 0 END AS seq FROM journal_seq_seq;
 
 -- show
 -- Say that this relay lives. The id is that of this transaction.
@@ -120,11 +121,17 @@ FROM cursor CROSS JOIN LATERAL (
 ) AS waiting;
 
 -- unpublished
--- One row that is not published yet; only there an event id is looked for, because the journal has no index on it.
-SELECT j.seq, j.shard, j.topic, j.type
-FROM relay_cursors c JOIN journal j ON j.shard = c.shard AND j.seq > c.from_seq AND j.recorded_at >= c.from_at - interval '1 day'
-WHERE j.event_id = $1 AND j.topic IS NOT NULL AND NOT pg_visible_in_snapshot(j.xid, c.from_snapshot)
-    AND (c.to_snapshot IS NULL OR j.seq > c.last_seq OR NOT pg_visible_in_snapshot(j.xid, c.to_snapshot));
+-- One row that is not published yet, among the next 1,000 of its shard: the one that blocks is the very next.
+-- The journal has no index on event ids, and needs none.
+SELECT n.seq, n.shard, n.topic, n.type
+FROM relay_cursors c CROSS JOIN LATERAL (
+    SELECT * FROM journal j
+    WHERE j.shard = c.shard AND j.seq > greatest(c.from_seq, c.last_seq) AND j.recorded_at >= c.from_at - interval '1 day' AND j.topic IS NOT NULL
+        AND NOT pg_visible_in_snapshot(j.xid, c.from_snapshot)
+        AND NOT EXISTS (SELECT FROM journal_parked p WHERE p.event_id = j.event_id)
+    ORDER BY j.seq LIMIT 1000
+) AS n
+WHERE n.event_id = $1;
 
 -- park
 INSERT INTO journal_parked (event_id, seq, shard, parked_at, who, why) VALUES ($1, $2, $3, $4, $5, $6)
