@@ -3,8 +3,8 @@
 Needs WRITE on `join.requests`, READ on `join.responses` and `trust.bundle`, and no group. The topic
 of answers is shared, so answers come sealed to a reply key. Answers to a CSR are on the one partition
 of its key; the reader stands at that partition's end before the request is sent, so that no answer
-can come too early. Every sending looks at the partitions again: if one was added meanwhile, answers
-may come elsewhere, and the service answers each copy of a request.
+can come too early. Every sending looks at the partitions again: if some were added meanwhile, answers
+come elsewhere as soon as the worker has noticed too, and the service answers each copy of a request.
 """
 
 import asyncio
@@ -67,10 +67,6 @@ class KafkaTransport:
         from aiokafka import AIOKafkaConsumer, AIOKafkaProducer  # noqa: PLC0415 - 150 ms
 
         options = self._connection.client_options()
-        # Not idempotent: a copy of a request is harmless, and a wedged producer is not.
-        producer: _Client = AIOKafkaProducer(
-            **options, acks="all", enable_idempotence=False, max_request_size=_MAX_RECORD_BYTES
-        )
         consumer: _Client = AIOKafkaConsumer(
             **options,
             group_id=None,
@@ -78,14 +74,19 @@ class KafkaTransport:
             auto_offset_reset="latest",
             metadata_max_age_ms=30_000,
         )
-        async with _started(consumer), _started(producer):
-            yield _KafkaConversation(
-                producer,
-                consumer,
-                requests=self._requests,
-                responses=self._responses,
-                csr_sha256=csr_sha256,
+        async with _started(consumer):
+            # Not idempotent: a copy of a request is harmless, and a wedged producer is not.
+            producer: _Client = AIOKafkaProducer(
+                **options, acks="all", enable_idempotence=False, max_request_size=_MAX_RECORD_BYTES
             )
+            async with _started(producer):
+                yield _KafkaConversation(
+                    producer,
+                    consumer,
+                    requests=self._requests,
+                    responses=self._responses,
+                    csr_sha256=csr_sha256,
+                )
 
     async def key_set(self) -> bytes:
         """See `Transport.key_set`."""
@@ -193,6 +194,7 @@ class _KafkaConversation:
         from aiokafka import TopicPartition  # noqa: PLC0415 - as above
         from aiokafka.partitioner import DefaultPartitioner  # noqa: PLC0415 - the same
 
+        await self._producer.client.force_metadata_update()
         known: list[int] = sorted(await self._producer.partitions_for(self._responses))
         choose: Any = DefaultPartitioner()
         partition = TopicPartition(self._responses, choose(self._key, known, known))
