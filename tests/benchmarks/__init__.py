@@ -1,0 +1,1 @@
+"""What joins cost and how fast they are: `make bench`."""

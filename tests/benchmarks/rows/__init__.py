@@ -1,0 +1,19 @@
+"""The rows of the table by name. A new one is a module here, and a line below."""
+
+from collections.abc import Awaitable, Callable
+
+from tests.benchmarks.bench import Bench
+from tests.benchmarks.results import Measure
+from tests.benchmarks.rows.join_token import join_token, join_token_hot
+from tests.benchmarks.rows.refusal_storm import refusal_storm
+from tests.benchmarks.rows.relay import relay
+
+Row = Callable[[Bench], Awaitable[list[Measure]]]
+
+ROWS: dict[str, Row] = {
+    "join-token": join_token,
+    "join-token-hot": join_token_hot,
+    "relay": relay,
+    "refusal-storm": refusal_storm,
+}
+"""In the order of the run: later rows are compared with the rate of joins."""
