@@ -24,6 +24,7 @@ from watchword.handlers.crypto.responses import Answers
 from watchword.handlers.crypto.signer import LocalSigner, Signer
 from watchword.handlers.crypto.state import StateSealer
 from watchword.handlers.join.engine import Engine
+from watchword.handlers.join.observer import Observer, Unobserved
 from watchword.handlers.join.policy import JoinPolicy, Limits
 from watchword.handlers.join.records import Answer, Incoming
 from watchword.handlers.service import JoinClock, JoinEvents, JoinSeams, create_join_service
@@ -70,7 +71,7 @@ class Machine:
         """Make the CSR."""
         self.csr = self.csr or csr_of(self.key)
 
-    def request(  # noqa: PLR0913 - what a machine may say
+    def request(
         self,
         payload: bytes,
         *,
@@ -80,7 +81,7 @@ class Machine:
         state: bytes | None = None,
         reply_key: bytes | None = None,
         seal_role: Role | None = None,
-        **changes: Any,
+        **changes: object,
     ) -> bytes:
         """Return the canonical bytes of a request; `changes` are made after sealing."""
         from hashlib import sha256  # noqa: PLC0415
@@ -175,7 +176,7 @@ class Bench:
         finally:
             await connection.close()
 
-    async def one(self, query: str, *arguments: object) -> Any:
+    async def one(self, query: str, *arguments: object) -> Any:  # noqa: ANN401 - what the column holds
         """Return the first column of the first row."""
         rows = await self.fetch(query, *arguments)
         return rows[0][0] if rows else None
@@ -230,6 +231,8 @@ async def join_bench(  # noqa: PLR0913 - what a test may change
     before_commit: Callable[[], None] = lambda: None,
     crypto: tuple[JoinCrypto, bytes, bytes, Authority] | None = None,
     worker: str = "w0",
+    observer: Observer | None = None,
+    waiting_per_tenant: int = 1000,
 ) -> AsyncGenerator[Bench]:
     """Give a service on this database; every attestor of the list may return anything."""
     made, seal_to, signing, authority = crypto or keys()
@@ -247,6 +250,8 @@ async def join_bench(  # noqa: PLR0913 - what a test may change
         JoinSeams(
             policy=JoinPolicy({AttestorId(a.id): ANYTHING for a in extra if hasattr(a, "id")}),
             before_commit=before_commit,
+            observer=observer or Unobserved(),
+            waiting_per_tenant=waiting_per_tenant,
         ),
     )
     try:

@@ -6,7 +6,7 @@ authenticated it; it has no side effects outside `context`, because it may run s
 request; what it spends once comes from signed content, never from signature bytes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -79,10 +79,15 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """Not yet: an operator has to agree to `grant`. `subject` is 32 bytes that name the machine."""
+    """Not yet: an operator has to agree to `grant`. Made by `context.request_approval`.
+
+    `subject` is 32 bytes that name the machine; `facts` is what was proved of it, for the operator's
+    eyes: at most 32 names of 64 characters with values of 256.
+    """
 
     subject: bytes
     grant: Admission
+    facts: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 Deferral = Challenge | Approval
@@ -145,6 +150,18 @@ class BindingReads(Protocol):
         ...
 
 
+class RequestReads(Protocol):
+    """Approvals of this attestor, for this CSR."""
+
+    async def approved(self, subject: bytes, grant: Admission) -> bool:
+        """Tell whether an operator agreed to exactly this grant, and let the admission consume that.
+
+        Return `grant` after True, and `context.request_approval(subject, grant)` after False. A word
+        given for another grant or another CSR does not count.
+        """
+        ...
+
+
 class RawTransaction(Protocol):
     """The join's own transaction, for an attestor that says `uses_tx = True`. One statement a call."""
 
@@ -165,6 +182,8 @@ class Staged:
     uses: list[tuple[bytes, datetime | None]] = field(
         default_factory=list[tuple[bytes, datetime | None]]
     )
+    approval: tuple[bytes, bytes] | None = None
+    """Subject and snapshot of the approval that the admission consumes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +198,7 @@ class JoinContext:
     tokens: TokenReads
     nodes: NodeReads
     bindings: BindingReads
+    requests: RequestReads
     staged: Staged
     state: bytes | None
     seal: Callable[[bytes, datetime], bytes]
@@ -203,6 +223,12 @@ class JoinContext:
             message = "a use expires in the future"
             raise ValueError(message)
         self.staged.uses.append((subject, expires_at))
+
+    def request_approval(
+        self, subject: bytes, grant: Admission, facts: Mapping[str, str] | None = None
+    ) -> Approval:
+        """Return the deferral that makes an operator decide on this grant for this CSR."""
+        return Approval(subject, grant, dict(facts or {}))
 
     def seal_state(self, data: bytes, ttl: timedelta) -> bytes:
         """Return `data` encrypted and bound to attestor, version, role, CSR and expiry: the only way to make `state`."""

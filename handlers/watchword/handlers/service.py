@@ -8,6 +8,7 @@ from watchword.handlers.attestors.join_token.verifier import JoinTokenAttestor
 from watchword.handlers.catalog import Catalog
 from watchword.handlers.crypto.join_crypto import JoinCrypto
 from watchword.handlers.join.answering import Answering
+from watchword.handlers.join.approvals import ApprovalRules
 from watchword.handlers.join.engine import Engine
 from watchword.handlers.join.issuing import Validity
 from watchword.handlers.join.judging import Judge, JudgingOptions
@@ -37,6 +38,7 @@ class JoinClock:
     renew_fraction: float = 2 / 3
     verify_seconds: float = 2.0
     retry_after_seconds: int = 30
+    approval_ttl: timedelta = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class JoinSeams:
     policy: JoinPolicy = field(default_factory=JoinPolicy)
     observer: Observer = field(default_factory=Unobserved)
     before_commit: Callable[[], None] = lambda: None
+    waiting_per_tenant: int = 1000
+    waiting_per_site: int = 200
 
 
 def create_join_service(
@@ -74,8 +78,20 @@ def create_join_service(
     validity = Validity(clock.lifetime, clock.renew_fraction)
     return Engine(
         database,
-        Judge(catalog, crypto, policy, JudgingOptions(validity, clock.verify_seconds)),
-        Outcomes(catalog, worker=events.worker, source=events.source),
+        Judge(
+            catalog,
+            crypto,
+            policy,
+            JudgingOptions(validity, clock.verify_seconds, clock.retry_after_seconds),
+        ),
+        Outcomes(
+            catalog,
+            worker=events.worker,
+            source=events.source,
+            approvals=ApprovalRules(
+                clock.approval_ttl, seams.waiting_per_tenant, seams.waiting_per_site
+            ),
+        ),
         Answering(
             crypto,
             renew_fraction=clock.renew_fraction,

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from watchword.schemas import topics
-from watchword.schemas.events import JoinRefused, NodeJoined, Recorded, RefusalWindow
+from watchword.schemas.events import JoinRefused, JoinWaiting, NodeJoined, Recorded, RefusalWindow
 from watchword.schemas.keyset import KeySet, TrustBundle
 from watchword.schemas.requests import Claims, JoinRequest
 from watchword.schemas.responses import JoinResponse, SealedResponse
@@ -23,6 +23,7 @@ RECORDS: dict[str, type[BaseModel]] = {
     "key-set": KeySet,
     "trust-bundle": TrustBundle,
     "node.joined": NodeJoined,
+    "join.waiting": JoinWaiting,
     "security.join.refused": JoinRefused,
     "security.join.refused.window": RefusalWindow,
     "recorded": Recorded,
@@ -32,7 +33,7 @@ RECORDS: dict[str, type[BaseModel]] = {
 _MESSAGES: dict[str, tuple[str, ...]] = {
     topics.JOIN_REQUESTS: ("join-request",),
     topics.JOIN_RESPONSES: ("join-response", "sealed-response"),
-    topics.NODE_EVENTS: ("node.joined",),
+    topics.NODE_EVENTS: ("node.joined", "join.waiting"),
     topics.JOIN_REFUSED: ("security.join.refused", "security.join.refused.window"),
     topics.TRUST_BUNDLE: ("key-set", "trust-bundle"),
 }

@@ -52,6 +52,21 @@ class NodeJoined(Event):
     request_id: str
 
 
+class JoinWaiting(Event):
+    """A join waits for an operator; its evidence has authenticated the tenant."""
+
+    type: Literal["join.waiting"] = "join.waiting"
+    join_request_id: str
+    attestor: str
+    role: Role
+    pool: str
+    site: str | None
+    csr_sha256: Sha256Hex
+    """What the operator compares with the fingerprint that the agent prints."""
+    request_id: str
+    expires_at: Instant
+
+
 class JoinRefused(Event):
     """A machine was refused (`security.join.refused`) or not understood (`security.join.invalid`).
 

@@ -83,6 +83,12 @@ JOIN_REFUSALS: tuple[Reason, ...] = (
         "The configuration does not let this attestor return that tenant, pool, site, role or kind.",
     ),
     Reason(
+        "too-many-waiting",
+        "WJ0011",
+        "medium",
+        "As many joins of the tenant or site wait for an operator as may.",
+    ),
+    Reason(
         "expect-mismatch", "WJ0010", "medium", "The claims are not the ones that the token expects."
     ),
 )
@@ -127,6 +133,7 @@ STANDARD: tuple[Reason, ...] = (
         "Something that may be used once was used before.",
         attack=True,
     ),
+    Reason("rejected", "WJ0204", "medium", "An operator has rejected this join."),
     Reason("used-up", "WJ0303", "medium", "The token has no uses left."),
     Reason("expired", "WJ0304", "low", "The token has expired."),
     Reason("revoked", "WJ0305", "medium", "The token was revoked."),

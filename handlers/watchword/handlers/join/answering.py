@@ -14,6 +14,7 @@ from watchword.handlers.join.candidate import (
     NotJudged,
     Refusal,
     Replay,
+    Waits,
 )
 from watchword.handlers.join.ports import (
     DEFERRED,
@@ -93,6 +94,11 @@ class Answering:
                     code.lower(),
                     reason if dead_letter else None,
                 )
+            case Waits():
+                value = answers.approval(
+                    question, now, retry_after_seconds=self._retry_after_seconds
+                )
+                return value, "deferred-approval", None
             case Challenged(challenge):
                 value = answers.challenge(
                     question,

@@ -62,6 +62,8 @@ class Admit:
     bindings: tuple[Pair, ...]
     objection: Refused | None = None
     """What refuses it unless a ban does first."""
+    approval: tuple[bytes, bytes] | None = None
+    """Subject and snapshot of the approval that it consumes."""
     certificate: IssuedCertificate | None = None
     renew_after: datetime | None = None
 
@@ -78,6 +80,9 @@ class Waits:
     """An operator has to agree."""
 
     approval: Approval
+    ban_subjects: tuple[bytes, ...]
+    not_after: datetime
+    """Until then the same bytes get the same answer."""
 
 
 @dataclass(frozen=True, slots=True)

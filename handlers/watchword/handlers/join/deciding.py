@@ -20,6 +20,7 @@ from datetime import datetime
 from uuid import UUID
 
 from watchword.handlers.errors import Refused
+from watchword.handlers.join.approvals import Waiting, key_of
 from watchword.handlers.join.candidate import (
     Admit,
     Again,
@@ -27,8 +28,9 @@ from watchword.handlers.join.candidate import (
     Judgement,
     Refusal,
     Rejudge,
+    Waits,
 )
-from watchword.handlers.join.ports import AdmittedCsr, NodeRow, Pair, TokenState
+from watchword.handlers.join.ports import AdmittedCsr, NewRequest, NodeRow, Pair, TokenState
 from watchword.schemas.ids import AttestorId
 
 MOST_TRIES = 100
@@ -53,6 +55,9 @@ class World:
     bindings_won: set[Pair] = field(default_factory=set[Pair])
     binding_holders: Mapping[Pair, UUID] = field(default_factory=dict[Pair, UUID])
     banned: set[bytes] = field(default_factory=set[bytes])
+    waiting: Waiting | None = None
+    wanted_requests: Mapping[bytes, NewRequest] = field(default_factory=dict[bytes, NewRequest])
+    """What the waiting candidates want, by their digests."""
     admitted_csrs: Mapping[bytes, AdmittedCsr] = field(default_factory=dict[bytes, AdmittedCsr])
 
 
@@ -109,6 +114,8 @@ def _one(candidate: Candidate, world: World, effects: Effects) -> Judgement:
     if isinstance(judgement, Again):
         admission = judgement.admission
         return _again(world.admitted_csrs.get(admission.csr_sha256, admission), effects)
+    if isinstance(judgement, Waits) and not candidate.reads & effects.changed:
+        return _wait(candidate, judgement, world)
     if not isinstance(judgement, Admit):
         return Rejudge() if candidate.reads & effects.changed else judgement
 
@@ -125,6 +132,16 @@ def _one(candidate: Candidate, world: World, effects: Effects) -> Judgement:
         return refusal
     _admit(candidate, judgement, world, effects)
     return judgement
+
+
+def _wait(candidate: Candidate, waits: Waits, world: World) -> Judgement:
+    # Step 7
+    if any(subject in world.banned for subject in waits.ban_subjects):
+        return Refusal(Refused(_JOIN, "banned", tenant_id=waits.approval.grant.tenant))
+    wanted = world.wanted_requests.get(candidate.digest)
+    if world.waiting is None or wanted is None:
+        return Rejudge()
+    return world.waiting.wait(candidate, waits, wanted)
 
 
 def _again(admission: AdmittedCsr, effects: Effects) -> Judgement:
@@ -193,6 +210,17 @@ def _refusal(
     for pair in use_claims(candidate, admit):
         if pair in effects.uses or pair not in world.uses_won:
             return Refused(attestor, "replayed", tenant_id=tenant)
+    return _unapproved(candidate, admit, world)
+
+
+def _unapproved(candidate: Candidate, admit: Admit, world: World) -> Judgement | None:
+    """Return that the approval was decided otherwise, consumed or has expired since; else consume it."""
+    if admit.approval is None:
+        return None
+    subject, snapshot = admit.approval
+    waiting = world.waiting
+    if waiting is None or not waiting.consumes(key_of(candidate, subject), snapshot):
+        return Rejudge()
     return None
 
 

@@ -185,11 +185,10 @@ class Engine:
             await loader.close()
 
         # B. Claim, decide, write
-        for candidate in candidates:
-            if isinstance(candidate.judgement, Waits):
-                candidate.judgement = Broken("approvals are not served")
         to_settle = [
-            c for c in candidates if isinstance(c.judgement, Admit | Again | Refusal | NotJudged)
+            c
+            for c in candidates
+            if isinstance(c.judgement, Admit | Again | Refusal | NotJudged | Waits)
         ]
         if to_settle:
             await session.begin()

@@ -14,7 +14,7 @@ The order of checks; the first that fails is the reason (the numbers are DESIGN'
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 from uuid_utils.compat import uuid7
@@ -34,6 +34,7 @@ from watchword.handlers.catalog import Catalog, Registered
 from watchword.handlers.crypto.csr import check_possession
 from watchword.handlers.crypto.join_crypto import JoinCrypto
 from watchword.handlers.errors import InvalidInput, Refused, SealBroken, StoreRejected, Unavailable
+from watchword.handlers.join.approvals import snapshot_of
 from watchword.handlers.join.candidate import (
     Admit,
     Again,
@@ -51,7 +52,7 @@ from watchword.handlers.join.issuing import Validity, certify
 from watchword.handlers.join.patience import Patience, Work
 from watchword.handlers.join.policy import JoinPolicy
 from watchword.handlers.join.ports import INVALID, UNSUPPORTED, Look, NodeRow, Pair
-from watchword.handlers.join.reading import Bindings, Loader, Nodes, Tokens
+from watchword.handlers.join.reading import Bindings, Loader, Nodes, Requests, Tokens
 from watchword.handlers.join.reclaim import which_node
 from watchword.schemas.canonical import read_length_prefixed
 from watchword.schemas.errors import SchemaError
@@ -73,6 +74,8 @@ class JudgingOptions:
     validity: Validity = field(default_factory=Validity)
     verify_seconds: float = 2.0
     """How long an attestor may take."""
+    retry_after_seconds: int = 30
+    """When a machine that waits for an operator is to ask again; the same for all."""
 
 
 class Judge:
@@ -87,6 +90,7 @@ class Judge:
         self._policy = policy
         self._validity = options.validity
         self._patience = Patience(options.verify_seconds)
+        self._retry_after = timedelta(seconds=options.retry_after_seconds)
 
     def registered(self, candidate: Candidate) -> Registered | None:
         """Return the attestor that a candidate asks for, if it is installed."""
@@ -197,8 +201,9 @@ class Judge:
             except Refused as refused:
                 return Refusal(_declared(registered, refused))
             # A copy: what a verifier left running must not add to it.
-            staged = Staged(list(context.staged.spends), list(context.staged.uses))
-            return await self._conclude(candidate, registered, found, staged, loader)
+            was = context.staged
+            staged = Staged(list(was.spends), list(was.uses), was.approval)
+            return await self._conclude(candidate, registered, found, staged, context.now, loader)
         except Refused as refused:
             return Refusal(refused)
         except (Unavailable, StoreRejected):
@@ -252,6 +257,7 @@ class Judge:
                 now=now,
             )
 
+        staged = Staged()
         return JoinContext(
             attestor=AttestorId(attestor.id),
             csr_sha256=csr.sha256,
@@ -261,7 +267,8 @@ class Judge:
             tokens=Tokens(loader, candidate.reads),
             nodes=Nodes(loader, candidate.reads),
             bindings=Bindings(loader, candidate.reads, attestor.id),
-            staged=Staged(),
+            requests=Requests(loader, candidate.reads, attestor.id, csr.sha256, now, staged),
+            staged=staged,
             state=candidate.state,
             seal=seal,
             unseal=unseal,
@@ -274,6 +281,7 @@ class Judge:
         registered: Registered,
         found: Admission | Deferral,
         staged: Staged,
+        now: datetime,
         loader: Loader,
     ) -> Judgement:
         """Return what follows from the verifier's result: steps 5 to 11, without the bans.
@@ -289,11 +297,17 @@ class Judge:
             if staged.spends or staged.uses:
                 _log.error("spends staged with a deferral", attestor=attestor)
                 return Broken("spends staged with a deferral")
-            return Challenged(found) if isinstance(found, Challenge) else Waits(found)
+            if isinstance(found, Challenge):
+                return Challenged(found)
+            return self._may_wait(candidate, attestor, found, now)
         request, claims = candidate.request, candidate.claims
         if request is None or claims is None or found.role != request.role:
             _log.error("attestor returned another role", attestor=attestor)
             return Broken("another role")
+
+        if staged.approval is not None and staged.approval[1] != snapshot_of(found):
+            _log.error("attestor returned another grant than was approved", attestor=attestor)
+            return Broken("another grant than was approved")
 
         # Step 5
         if found.node_key_uri is not None and not self._crypto.knows_key_statement(
@@ -335,6 +349,31 @@ class Judge:
             ban_subjects=_ban_subjects(candidate, found),
             bindings=bindings,
             objection=objection,
+            approval=staged.approval,
+        )
+
+    def _may_wait(
+        self, candidate: Candidate, attestor: AttestorId, approval: Approval, now: datetime
+    ) -> Judgement:
+        """Return that an operator has to agree, if the policy would let the attestor return that grant at all.
+
+        Raises:
+            Refused: it would not; no operator needs to be asked.
+        """
+        grant = approval.grant
+        if candidate.request is None or grant.role != candidate.request.role:
+            _log.error("attestor returned another role", attestor=attestor)
+            return Broken("another role")
+        if grant.node_key_uri is not None and not self._crypto.knows_key_statement(
+            grant.node_key_uri
+        ):
+            raise Refused(JOIN, "node-key-statement", tenant_id=grant.tenant)
+        if not self._policy.allows(attestor, grant):
+            raise Refused(JOIN, "not-allowed", tenant_id=grant.tenant)
+        return Waits(
+            approval,
+            _ban_subjects(candidate, grant),
+            now + self._retry_after,
         )
 
 

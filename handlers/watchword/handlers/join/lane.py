@@ -155,7 +155,7 @@ async def _in_transaction(
         # A deferral keeps the author's writes; everything else undoes them.
         if not isinstance(candidate.judgement, Challenged | Waits):
             await session.rollback_to_savepoint()
-        if isinstance(candidate.judgement, Refusal | NotJudged | Again):
+        if isinstance(candidate.judgement, Refusal | NotJudged | Again | Waits):
             await settle_claimed(session, [candidate], {candidate.digest: claim}, now, outcomes)
         else:
             await session.give_back([], [], [], [candidate.digest])

@@ -7,8 +7,11 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
+import orjson
+
 from watchword.handlers.catalog import Catalog
 from watchword.handlers.errors import Refused
+from watchword.handlers.join.approvals import ApprovalRules, Waiting
 from watchword.handlers.join.candidate import Admit, Candidate, NotJudged, Refusal
 from watchword.handlers.join.deciding import Effects, csr_claim, key_claim, use_claims
 from watchword.handlers.join.ports import (
@@ -22,7 +25,7 @@ from watchword.handlers.join.ports import (
 )
 from watchword.handlers.journal import Entry, entry, new_event_id, refusal_key
 from watchword.schemas.canonical import b64
-from watchword.schemas.events import JoinRefused, NodeJoined
+from watchword.schemas.events import JoinRefused, JoinWaiting, NodeJoined
 from watchword.schemas.ids import ROOT, AttestorId
 from watchword.schemas.reasons import Reason
 from watchword.schemas.times import rfc3339
@@ -76,8 +79,11 @@ class Counted:
 class Outcomes:
     """Makes rows and entries for one worker."""
 
-    def __init__(self, catalog: Catalog, *, worker: str, source: str) -> None:
+    def __init__(
+        self, catalog: Catalog, *, worker: str, source: str, approvals: ApprovalRules | None = None
+    ) -> None:
         """`worker` is this worker's name, `source` the CloudEvents source."""
+        self.approvals = approvals or ApprovalRules()
         self._catalog = catalog
         self.worker = worker
         self._source = source
@@ -148,6 +154,65 @@ class Outcomes:
             topic=NODE_EVENTS,
             private=private,
         )
+
+    # Joins that wait
+
+    def waiting(self, waiting: Waiting, now: datetime) -> list[Entry]:
+        """Return one `join.waiting` for each request that starts to wait, or waits anew."""
+        entries: list[Entry] = []
+        for key, request in {**waiting.kept, **waiting.renewed}.items():
+            row = waiting.rows[key]
+            expires_at = now + self.approvals.ttl
+            event_id = new_event_id()
+            event = JoinWaiting(
+                id=str(event_id),
+                time=rfc3339(now),
+                tenant=request.tenant,
+                join_request_id=str(row.id),
+                attestor=key[0],
+                role=request.role,
+                pool=request.pool,
+                site=request.site,
+                csr_sha256=key[2].hex(),
+                request_id=request.request_id,
+                expires_at=rfc3339(expires_at),
+            )
+            private = {
+                "row": {
+                    "attestor": key[0],
+                    "subject": b64(key[1]),
+                    "csr_sha256": b64(key[2]),
+                    "id": str(row.id),
+                    "state": "pending",
+                    "version": row.version + 1 if key in waiting.renewed else 1,
+                    "snapshot": b64(request.snapshot),
+                    "tenant": request.tenant,
+                    "pool": request.pool,
+                    "site": request.site,
+                    "role": request.role,
+                    "claims": orjson.loads(request.claims),
+                    "facts": orjson.loads(request.facts),
+                    "request_id": request.request_id,
+                    "requested_at": microseconds(now),
+                    "expires_at": microseconds(expires_at),
+                    "decided_at": None,
+                    "decided_by": None,
+                    "comment": None,
+                }
+            }
+            entries.append(
+                entry(
+                    event,
+                    event_id=event_id,
+                    occurred_at=now,
+                    key=str(row.id).encode(),
+                    source=self._source,
+                    subject=f"join/{request.request_id}",
+                    topic=NODE_EVENTS,
+                    private=private,
+                )
+            )
+        return entries
 
     # Refusals and what was not understood
 
@@ -335,6 +400,13 @@ def _private(
         ],
         "spent": dict.fromkeys(admit.staged.spends, 1),
         "token": admit.staged.spends[0] if admit.staged.spends else None,
+        "approval": None
+        if admit.approval is None
+        else {
+            "attestor": candidate.attestor,
+            "subject": b64(admit.approval[0]),
+            "csr_sha256": b64(certificate.csr_sha256),
+        },
         "revoked": [b64(digest) for digest in superseded],
         "revoked_at": at if superseded else None,
         "revoked_why": "re-keyed" if superseded else None,

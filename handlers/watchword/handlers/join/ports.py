@@ -181,8 +181,44 @@ Bucket = tuple[str, str, str]
 """(tenant stream, attestor, reason)."""
 
 
+RequestKey = tuple[str, bytes, bytes]
+"""(attestor, subject, SHA-256 of the CSR) of a join that waits or waited for an operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRow:
+    """A join request as read, or under its lock. `state` is pending, approved, rejected, expired or consumed."""
+
+    key: RequestKey
+    id: UUID
+    state: str
+    version: int
+    snapshot: bytes
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewRequest:
+    """A row of `join_requests` that waits. `claims` and `facts` are JSON objects."""
+
+    key: RequestKey
+    id: UUID
+    snapshot: bytes
+    tenant: str
+    pool: str
+    site: str | None
+    role: Role
+    claims: str
+    facts: str
+    request_id: str
+
+
 class Reads(Protocol):
     """Reads that take no locks; many keys in one query each."""
+
+    async def requests(self, keys: Sequence[RequestKey]) -> Mapping[RequestKey, RequestRow]:
+        """Return the join requests that exist."""
+        ...
 
     async def tokens(self, ids: Sequence[str]) -> Mapping[str, Token]:
         """Return the tokens that exist."""
@@ -306,6 +342,35 @@ class Session(Reads, Protocol):
         """Append to the journal: the last statement before the commit."""
         ...
 
+    async def claim_requests(
+        self, wanted: Sequence[NewRequest], now: datetime, expires_at: datetime
+    ) -> set[RequestKey]:
+        """Insert join requests that are not there; return those that were inserted."""
+        ...
+
+    async def lock_requests(self, keys: Sequence[RequestKey]) -> Mapping[RequestKey, RequestRow]:
+        """Lock join requests in order."""
+        ...
+
+    async def lock_places(self, tenants: Sequence[str]) -> None:
+        """Make batches that add waiting joins of one tenant take turns."""
+        ...
+
+    async def waiting(self, tenants: Sequence[str]) -> Mapping[tuple[str, str | None], int]:
+        """Return how many joins wait, by tenant and site."""
+        ...
+
+    async def settle_requests(
+        self,
+        given_back: Sequence[RequestKey],
+        renewed: Sequence[NewRequest],
+        consumed: Sequence[RequestKey],
+        now: datetime,
+        expires_at: datetime,
+    ) -> None:
+        """Delete requests that no deferral kept, let others wait anew, mark approvals as consumed."""
+        ...
+
     async def savepoint(self) -> None:
         """Set the lane's savepoint."""
         ...
@@ -315,7 +380,7 @@ class Session(Reads, Protocol):
         ...
 
     async def transaction_id(self) -> str:
-        """Return the id of the open transaction."""
+        """Return what the author of raw SQL must leave alone: the transaction's id, the role, the search path."""
         ...
 
     async def raw(self, statement: str, arguments: Sequence[object], *, rows: bool) -> Any:  # noqa: ANN401 - what the author's statement returns

@@ -6,11 +6,13 @@ Keys are checked at the seam, because one NUL or lone surrogate would fail the q
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from datetime import datetime
 from typing import Generic, TypeVar
 from uuid import UUID
 
-from watchword.handlers.attestor import Node, Token, is_digest
-from watchword.handlers.join.ports import NodeRow, Pair, Reads
+from watchword.handlers.attestor import Admission, Node, Staged, Token, is_digest
+from watchword.handlers.join.approvals import snapshot_of
+from watchword.handlers.join.ports import NodeRow, Pair, Reads, RequestKey, RequestRow
 from watchword.schemas.ids import AttestorId, NodeId, TenantId
 
 TOKEN_ID = re.compile(r"[a-z0-9]{16}")
@@ -37,6 +39,7 @@ class Loader:
         self.tokens: _Kind[str, Token] = _Kind(reads.tokens)
         self.nodes: _Kind[UUID, NodeRow] = _Kind(reads.nodes)
         self.bindings: _Kind[Pair, UUID] = _Kind(reads.bindings)
+        self.requests: _Kind[RequestKey, RequestRow] = _Kind(reads.requests)
         self._bound: _Kind[UUID, set[Pair]] = _Kind(self._bindings_of)
         self._source = reads
         self._pump: asyncio.Task[None] | None = None
@@ -73,11 +76,13 @@ class Loader:
         try:
             await asyncio.sleep(0)  # let every verifier that can reach its read do so
             while any(
-                kind.pending for kind in (self.tokens, self.nodes, self.bindings, self._bound)
+                kind.pending
+                for kind in (self.tokens, self.nodes, self.bindings, self.requests, self._bound)
             ):
                 await self._load(self.tokens)
                 await self._load(self.nodes)
                 await self._load(self.bindings)
+                await self._load(self.requests)
                 await self._load(self._bound)
         finally:
             self._pump = None
@@ -185,3 +190,42 @@ class Bindings:
         self._reads.add(("binding", pair))
         owner = await self._loader.get(self._loader.bindings, pair)
         return None if owner is None else NodeId(owner)
+
+
+class Requests:
+    """Implements `attestor.RequestReads` for one candidate and notes what was read."""
+
+    __slots__ = ("_attestor", "_csr_sha256", "_loader", "_now", "_reads", "_staged")
+
+    def __init__(
+        self,
+        loader: Loader,
+        reads: set[tuple[str, object]],
+        attestor: str,
+        csr_sha256: bytes,
+        now: datetime,
+        staged: Staged,
+    ) -> None:
+        """Read through the loader; what is consumed is staged."""
+        self._loader = loader
+        self._reads = reads
+        self._attestor = attestor
+        self._csr_sha256 = csr_sha256
+        self._now = now
+        self._staged = staged
+
+    async def approved(self, subject: bytes, grant: Admission) -> bool:
+        """See `attestor.RequestReads`."""
+        if len(subject) != 32:  # noqa: PLR2004 - SHA-256
+            message = "a subject is 32 bytes"
+            raise ValueError(message)
+        key = (self._attestor, subject, self._csr_sha256)
+        self._reads.add(("request", key))
+        row = await self._loader.get(self._loader.requests, key)
+        snapshot = snapshot_of(grant)
+        if row is None or row.state != "approved" or row.expires_at <= self._now:
+            return False
+        if row.snapshot != snapshot:
+            return False
+        self._staged.approval = (subject, snapshot)
+        return True

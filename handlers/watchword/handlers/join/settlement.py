@@ -1,7 +1,7 @@
 """Phase B: claim, decide, write, in one short transaction without foreign code.
 
-The order of locks binds every writer of the schema: bans, inbox, tokens, nodes, admission claims,
-uses, bindings, refusal slots, the journal. Within a table rows are taken in the order of their key.
+The order of locks binds every writer of the schema: bans, inbox, tokens, nodes, tenants that gain a
+waiting join, join requests, admission claims, uses, bindings, refusal slots, the journal. Within a table rows are taken in the order of their key.
   0. wait for bans that run (`Session.begin`);
   1. claim the digests; what is not ours is replayed;
   2. lock or claim the union of what any admission wants, table by table;
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
+from watchword.handlers.join.approvals import Waiting, key_of, new_request
 from watchword.handlers.join.candidate import (
     Admit,
     Again,
@@ -24,6 +25,7 @@ from watchword.handlers.join.candidate import (
     Refusal,
     Rejudge,
     Replay,
+    Waits,
 )
 from watchword.handlers.join.deciding import (
     Effects,
@@ -35,13 +37,17 @@ from watchword.handlers.join.deciding import (
 )
 from watchword.handlers.join.outcomes import Outcomes
 from watchword.handlers.join.ports import (
+    DEFERRED,
     JOINED,
     REFUSED,
     Bucket,
     InboxClaim,
+    NewRequest,
     Pair,
+    RequestKey,
     Session,
 )
+from watchword.handlers.journal import new_event_id
 
 
 async def settle(
@@ -71,14 +77,14 @@ async def settle_claimed(
     """Do steps 2 to 6 for candidates whose digests are claimed with `expected` outcomes."""
     # Steps 2 and 3
     wanted = _Wanted(mine)
-    world = await _claimed(session, mine, wanted, now)
+    world = await _claimed(session, mine, wanted, now, outcomes)
     effects = decide(mine, world)
 
     # Step 4
     await _tidy(session, mine, expected, wanted, world, effects)
 
     # Step 5
-    await _write(session, mine, effects, now, outcomes)
+    await _write(session, mine, effects, world.waiting, now, outcomes)
     return effects
 
 
@@ -96,6 +102,8 @@ def _claim(candidate: Candidate) -> InboxClaim:
             return InboxClaim(candidate.digest, REFUSED, None, csr, str(refused), None)
         case NotJudged(outcome, reason):
             return InboxClaim(candidate.digest, outcome, None, csr, f"join:{reason}", None)
+        case Waits(not_after=not_after):
+            return InboxClaim(candidate.digest, DEFERRED, None, csr, None, not_after)
         case other:
             message = f"{type(other).__name__} is not settled"
             raise RuntimeError(message)
@@ -110,7 +118,11 @@ async def _replay(session: Session, candidates: Sequence[Candidate]) -> None:
 
 
 async def _claimed(
-    session: Session, mine: Sequence[Candidate], wanted: "_Wanted", now: datetime
+    session: Session,
+    mine: Sequence[Candidate],
+    wanted: "_Wanted",
+    now: datetime,
+    outcomes: Outcomes,
 ) -> World:
     """Lock and claim what any admission wants, in the order of locks; read what was lost."""
     world = World(now)
@@ -123,6 +135,7 @@ async def _claimed(
     nodes = sorted({a.rekeys.id for a in possible if a.rekeys is not None})
     if nodes:
         world.nodes = await session.lock_nodes(nodes)
+    await _claim_requests(session, mine, world, outcomes)
     lost: list[Pair] = []
     if wanted.admissions:
         world.admissions_won = await session.claim_admissions(wanted.admissions)
@@ -137,9 +150,44 @@ async def _claimed(
         world.admission_holders = await session.holders_of_admissions(lost)
     if csrs := sorted({*agains, *(subject for kind, subject in lost if kind == "csr")}):
         world.admitted_csrs = await session.admissions(csrs)
-    if subjects := sorted({subject for a in admits for subject in a.ban_subjects}):
+    proven = [s for a in admits for s in a.ban_subjects]
+    proven += [s for c in mine if isinstance(c.judgement, Waits) for s in c.judgement.ban_subjects]
+    if subjects := sorted(set(proven)):
         world.banned = await session.banned(subjects)
     return world
+
+
+async def _claim_requests(
+    session: Session,
+    mine: Sequence[Candidate],
+    world: World,
+    outcomes: Outcomes,
+) -> None:
+    """Claim and lock the join requests that candidates wait on or consume; count who waits already."""
+    waits = [(c, c.judgement) for c in mine if isinstance(c.judgement, Waits)]
+    consumed = {
+        key_of(c, c.judgement.approval[0])
+        for c in mine
+        if isinstance(c.judgement, Admit) and c.judgement.approval is not None
+    }
+    if not waits and not consumed:
+        return
+    wanted = {c.digest: new_request(c, w.approval, new_event_id()) for c, w in waits}
+    waiting = Waiting(outcomes.approvals, world.now)
+    if wanted:
+        tenants = sorted({request.tenant for request in wanted.values()})
+        await session.lock_places(tenants)
+        first: dict[RequestKey, NewRequest] = {}
+        for request in wanted.values():
+            first.setdefault(request.key, request)
+        expires_at = world.now + outcomes.approvals.ttl
+        waiting.made = await session.claim_requests(list(first.values()), world.now, expires_at)
+        waiting.counted(await session.waiting(tenants))
+        for key in waiting.made:
+            waiting.not_yet(first[key])
+    keys = sorted({request.key for request in wanted.values()} | consumed)
+    waiting.rows = dict(await session.lock_requests(keys))
+    world.waiting, world.wanted_requests = waiting, wanted
 
 
 class _Wanted:
@@ -179,6 +227,14 @@ async def _tidy(
         sorted(world.bindings_won - effects.bindings.keys()),
         undone,
     )
+    if (waiting := world.waiting) is not None:
+        await session.settle_requests(
+            sorted(waiting.made - waiting.kept.keys()),
+            [waiting.renewed[key] for key in sorted(waiting.renewed)],
+            sorted(waiting.consumed),
+            world.now,
+            world.now + waiting.rules.ttl,
+        )
     settled = [_claim(c) for c in mine if not isinstance(c.judgement, Rejudge | Broken)]
     await session.correct(
         {
@@ -197,7 +253,12 @@ async def _tidy(
 
 
 async def _write(
-    session: Session, mine: Sequence[Candidate], effects: Effects, now: datetime, outcomes: Outcomes
+    session: Session,
+    mine: Sequence[Candidate],
+    effects: Effects,
+    waiting: Waiting | None,
+    now: datetime,
+    outcomes: Outcomes,
 ) -> None:
     rekeyed = sorted(
         c.judgement.rekeys.id
@@ -206,6 +267,8 @@ async def _write(
     )
     superseded = await session.supersede(rekeyed, now, "re-keyed") if rekeyed else {}
     writes, entries = outcomes.joins(effects, superseded, now)
+    if waiting is not None:
+        entries += outcomes.waiting(waiting, now)
     if effects.admitted:
         await session.write(writes, now)
     refusals = outcomes.refusals(mine)

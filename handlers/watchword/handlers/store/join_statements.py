@@ -1,4 +1,4 @@
-"""The statements of `sql/joins.sql` and `sql/slots.sql`, by name."""
+"""The statements of `sql/joins.sql`, `sql/slots.sql` and `sql/requests.sql`, by name."""
 
 from dataclasses import dataclass
 
@@ -49,5 +49,20 @@ class SlotStatements:
     reopens: str
 
 
+@dataclass(frozen=True, slots=True)
+class RequestStatements:
+    """One field for each statement of joins that wait."""
+
+    read: str
+    claim: str
+    lock: str
+    lock_places: str
+    waiting: str
+    give_back: str
+    renew: str
+    consume: str
+
+
 JOINS = load(JoinStatements, "joins.sql")
 SLOTS = load(SlotStatements, "slots.sql")
+REQUESTS = load(RequestStatements, "requests.sql")

@@ -18,9 +18,12 @@ from watchword.handlers.join.ports import (
     InboxClaim,
     InboxRow,
     Look,
+    NewRequest,
     NodeRow,
     Pair,
     RefusalRow,
+    RequestKey,
+    RequestRow,
     Session,
     TokenState,
     Writes,
@@ -28,7 +31,7 @@ from watchword.handlers.join.ports import (
 from watchword.handlers.journal import Entry
 from watchword.handlers.store import journal
 from watchword.handlers.store.connection import Connection, Database
-from watchword.handlers.store.join_statements import JOINS
+from watchword.handlers.store.join_statements import JOINS, REQUESTS
 from watchword.handlers.store.slots import Learned, Slots
 from watchword.handlers.store.translate import FOREIGN, is_away, translate
 from watchword.schemas.ids import NodeId, TenantId, TokenId
@@ -48,6 +51,33 @@ def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:
     return (
         [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
     )
+
+
+def _request_values(requests: Sequence[NewRequest]) -> list[tuple[Any, ...]]:
+    return [
+        (
+            *r.key,
+            r.id,
+            r.snapshot,
+            r.tenant,
+            r.pool,
+            r.site,
+            r.role,
+            r.claims,
+            r.facts,
+            r.request_id,
+        )
+        for r in requests
+    ]
+
+
+def _request_rows(rows: Sequence[Any]) -> dict[RequestKey, RequestRow]:
+    return {
+        (row[0], row[1], row[2]): RequestRow(
+            (row[0], row[1], row[2]), row[3], row[4], row[5], row[6], row[7]
+        )
+        for row in rows
+    }
 
 
 class JoinSession:
@@ -374,6 +404,51 @@ class JoinSession:
 
     # The lane of attestors that bring their own SQL. Textual savepoints: asyncpg's nested
     # transactions would release one that an author's error has already undone.
+
+    # Joins that wait for an operator
+
+    async def requests(self, keys: Sequence[RequestKey]) -> Mapping[RequestKey, RequestRow]:
+        """See `join.ports.Reads`."""
+        return _request_rows(await self._fetch(REQUESTS.read, *_columns(list(keys), 3)))
+
+    async def claim_requests(
+        self, wanted: Sequence[NewRequest], now: datetime, expires_at: datetime
+    ) -> set[RequestKey]:
+        """See `join.ports.Session`."""
+        rows = await self._fetch(
+            REQUESTS.claim, *_columns(_request_values(wanted), 12), now, expires_at
+        )
+        return {(row[0], row[1], row[2]) for row in rows}
+
+    async def lock_requests(self, keys: Sequence[RequestKey]) -> Mapping[RequestKey, RequestRow]:
+        """See `join.ports.Session`."""
+        return _request_rows(await self._fetch(REQUESTS.lock, *_columns(list(keys), 3)))
+
+    async def lock_places(self, tenants: Sequence[str]) -> None:
+        """See `join.ports.Session`."""
+        await self._fetch(REQUESTS.lock_places, tenants)
+
+    async def waiting(self, tenants: Sequence[str]) -> Mapping[tuple[str, str | None], int]:
+        """See `join.ports.Session`."""
+        return {(row[0], row[1]): row[2] for row in await self._fetch(REQUESTS.waiting, tenants)}
+
+    async def settle_requests(
+        self,
+        given_back: Sequence[RequestKey],
+        renewed: Sequence[NewRequest],
+        consumed: Sequence[RequestKey],
+        now: datetime,
+        expires_at: datetime,
+    ) -> None:
+        """See `join.ports.Session`."""
+        if given_back:
+            await self._execute(REQUESTS.give_back, *_columns(list(given_back), 3))
+        if renewed:
+            await self._execute(
+                REQUESTS.renew, *_columns(_request_values(renewed), 12), now, expires_at
+            )
+        if consumed:
+            await self._execute(REQUESTS.consume, *_columns(list(consumed), 3))
 
     async def savepoint(self) -> None:
         """See `join.ports.Session`."""
