@@ -47,11 +47,13 @@ def configure(
     log_format: LogFormat = "json",
     level: LogLevel = "INFO",
     process: str | None = None,
+    libraries: int = logging.WARNING,
     stream: TextIO | None = None,
 ) -> None:
     """Send structlog's and the standard library's logs to one handler (standard error).
 
-    `process` becomes a field of every line (`worker`, `relay` …).
+    `process` becomes a field of every line (`worker`, `relay` …). `libraries` is the least level that
+    is shown of what is not ours: a command says itself what went wrong.
     """
 
     def name_process(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
@@ -92,7 +94,7 @@ def configure(
         quiet = logging.getLogger(noisy)
         quiet.handlers.clear()
         quiet.propagate = True
-        quiet.setLevel(max(logging.WARNING, root.level))
+        quiet.setLevel(max(libraries, root.level))
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

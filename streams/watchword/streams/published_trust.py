@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import IllegalStateError, KafkaError, UnknownTopicOrPartitionError
 
 from watchword.handlers.crypto.keysets import read_key_set
 from watchword.handlers.crypto.worker_keys import WorkerKeys
@@ -15,6 +15,8 @@ from watchword.schemas.topics import KEY_SET_KEY, TRUST_BUNDLE, TRUST_BUNDLE_KEY
 from watchword.streams.kafka_clients import KafkaConnection
 
 _DEADLINE_S = 20.0
+_PARTITION = TopicPartition(TRUST_BUNDLE, 0)
+"""The topic has this one; agents and gateways read no other."""
 
 _Client = Any
 """A consumer or producer of aiokafka, which has no types of its own."""
@@ -29,39 +31,27 @@ async def read_published(kafka: KafkaConnection) -> dict[bytes, bytes]:
     consumer: _Client = AIOKafkaConsumer(
         **kafka.client_options(), enable_auto_commit=False, auto_offset_reset="earliest"
     )
-    found: dict[bytes, bytes] = {}
+    found: dict[bytes, bytes | None] = {}
     try:
         async with asyncio.timeout(_DEADLINE_S):
             await consumer.start()
-            numbers = await _partitions(consumer)
-            partitions = [TopicPartition(TRUST_BUNDLE, number) for number in numbers]
-            consumer.assign(partitions)
-            ends = await consumer.end_offsets(partitions)
-            await consumer.seek_to_beginning(*partitions)
-            for partition in partitions:
-                while await consumer.position(partition) < ends[partition]:
-                    for record in (await consumer.getmany(timeout_ms=500)).get(partition, []):
-                        if record.key is None:
-                            continue
-                        if record.value is None:
-                            found.pop(record.key, None)
-                        else:
-                            found[record.key] = record.value
-    except (KafkaError, TimeoutError) as error:
+            consumer.assign([_PARTITION])
+            end = (await consumer.end_offsets([_PARTITION]))[_PARTITION]
+            await consumer.seek_to_beginning(_PARTITION)
+            while await consumer.position(_PARTITION) < end:
+                fetched = await consumer.getmany(_PARTITION, timeout_ms=500)
+                for record in fetched.get(_PARTITION, []):
+                    if record.key is not None:
+                        found[record.key] = record.value
+    except UnknownTopicOrPartitionError as error:
+        message = f"there is no topic {TRUST_BUNDLE}: run `watchword topics apply`"
+        raise Unavailable(message) from error
+    except (KafkaError, IllegalStateError, TimeoutError) as error:
         message = f"Kafka: {type(error).__name__} while reading {TRUST_BUNDLE}"
         raise Unavailable(message) from error
     finally:
         await consumer.stop()
-    return found
-
-
-async def _partitions(consumer: _Client) -> list[int]:
-    await consumer.topics()
-    numbers: set[int] | None = consumer.partitions_for_topic(TRUST_BUNDLE)
-    if not numbers:
-        message = f"there is no topic {TRUST_BUNDLE}: run `watchword topics apply`"
-        raise Unavailable(message)
-    return sorted(numbers)
+    return {key: value for key, value in found.items() if value is not None}
 
 
 async def publish_trust(kafka: KafkaConnection, keys: WorkerKeys, now: datetime) -> None:

@@ -27,4 +27,4 @@ def show(
         {"name": found.name, "value": found.value, "source": found.source}
         for found in shown(load(file=options.config))
     ]
-    show_rows(rows, ("name", "value", "source"), options.form)
+    show_rows(rows, ("name", "source", "value"), options.form)

@@ -1,5 +1,6 @@
 """Options that many commands share."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -28,7 +29,7 @@ class Configured:
         """
         settings = load(file=self.config).settings
         if process is None:
-            logs.configure(log_format="console", level="WARNING")
+            logs.configure(log_format="console", level="WARNING", libraries=logging.CRITICAL)
         else:
             logs.configure(
                 log_format=settings.log.format, level=settings.log.level, process=process

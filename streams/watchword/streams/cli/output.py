@@ -58,7 +58,12 @@ def _json(value: object) -> None:
 
 
 def _table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    cells = [[text(row.get(column)) for column in columns] for row in rows]
+    # The last column has the rest of the line to itself.
+    limits = [_WIDEST] * (len(columns) - 1) + [None]
+    cells = [
+        [text(row.get(c), limit=limit) for c, limit in zip(columns, limits, strict=True)]
+        for row in rows
+    ]
     heads = [column.replace("_", " ").upper() for column in columns]
     widths = [
         max(len(head), *(len(line[index]) for line in cells), 0) if cells else len(head)

@@ -15,6 +15,7 @@ from watchword.streams.kafka_clients import KafkaConnection
 from watchword.streams.topics.plan import Found, Step, Wish, plan
 
 _DEADLINE_S = 60.0
+_POLL_S = 0.05
 _TOPIC_CONFIG = 1
 """`ConfigSource` of the protocol: set on the topic itself."""
 
@@ -76,6 +77,19 @@ class TopicAdmin:
                 await self._create(topic, wish)
             else:
                 await self._change(topic, own)
+        await self._until_visible(topics)
+
+    async def _until_visible(self, topics: Sequence[Topic]) -> None:
+        """Wait until metadata has every partition with a leader: it lags behind what was created."""
+        names = [topic.name for topic in topics]
+        while True:
+            described: list[dict[str, Any]] = await self._client.describe_topics(names)
+            partitions = [partition for topic in described for partition in topic["partitions"]]
+            if all(topic["error_code"] == 0 and topic["partitions"] for topic in described) and all(
+                partition["leader"] >= 0 for partition in partitions
+            ):
+                return
+            await asyncio.sleep(_POLL_S)
 
     async def _create(self, topic: Topic, wish: Wish) -> None:
         response = await self._client.create_topics(
