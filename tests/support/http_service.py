@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from urllib.parse import parse_qsl, urlsplit
 
+from tests.support.agents import Reaction, Service
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -49,14 +51,17 @@ async def serving(handler: Handler, *, tls: ssl.SSLContext | None = None) -> Asy
         assert task is not None
         tasks.add(task)
         task.add_done_callback(tasks.discard)
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
+        try:
             answer = await handler(await _read(reader))
             if answer is not None:
                 _write(writer, answer)
                 await writer.drain()
-        writer.close()
-        with suppress(OSError):
-            await writer.wait_closed()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls, limit=1024 * 1024)
     port = server.sockets[0].getsockname()[1]
@@ -87,3 +92,57 @@ def _write(writer: asyncio.StreamWriter, answer: Answer) -> None:
     lines += [f"Content-Length: {len(answer.body)}", "Connection: close", "", ""]
     body = answer.body[: len(answer.body) - answer.cut]
     writer.write("\r\n".join(lines).encode("latin-1") + body)
+
+
+class ScriptedGateway:
+    """Answers like ours, with a worker behind it that reacts to each new request as a test says."""
+
+    def __init__(self, service: Service) -> None:
+        """Know no request yet."""
+        self.service = service
+        self.calls: list[Call] = []
+        self.posted: list[bytes] = []
+        self.reactions: list[Reaction] = []
+        self.answers: dict[str, list[bytes]] = {}
+        self.before: Callable[[Call], Answer | None] = lambda _: None
+        self.hold: Callable[[Call], Awaitable[object]] | None = None
+        """What is awaited before a call is answered."""
+
+    async def __call__(self, call: Call) -> Answer | None:
+        """Answer one call."""
+        self.calls.append(call)
+        if call.method == "POST":
+            self.posted.append(call.body)
+        if self.hold is not None:
+            await self.hold(call)
+        if (early := self.before(call)) is not None:
+            return early
+        match call.method, call.path.split("/")[2:]:
+            case "GET", ["keys"]:
+                return Answer(200, self.service.key_set())
+            case "GET", ["trust-bundle"]:
+                return Answer(200, self.service.trust_bundle())
+            case "POST", ["joins"]:
+                return self._post(call)
+            case "GET", ["joins", digest]:
+                return await self._poll(digest, call)
+            case _:
+                return Answer(404)
+
+    def _post(self, call: Call) -> Answer:
+        assert call.headers["content-type"] == "application/json"
+        assert "content-encoding" not in call.headers
+        digest = sha256(call.body).hexdigest()
+        if self.reactions and (token := self.reactions.pop(0)(call.body)) is not None:
+            self.answers.setdefault(digest, []).append(token)
+        return Answer(202, headers={"Location": f"/v1/joins/{digest}", "Retry-After": "1"})
+
+    async def _poll(self, digest: str, call: Call) -> Answer:
+        answers = [tagged(token) for token in self.answers.get(digest, [])]
+        tags = [answer.headers["ETag"].strip('"') for answer in answers]
+        after = call.query.get("after")
+        rest = answers[tags.index(after) + 1 :] if after in tags else answers
+        if rest:
+            return rest[0]
+        await asyncio.sleep(min(0.05, int(call.query["wait"])))
+        return Answer(202, headers={"Retry-After": "1"})

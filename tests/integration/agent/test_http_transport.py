@@ -2,7 +2,6 @@
 
 import asyncio
 import ssl
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from hashlib import sha256
@@ -15,9 +14,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from tests.support.agents import Machine, Reaction, Service, Time
+from tests.support.agents import Machine, Service, Time
 from tests.support.crypto import NODE_ID, NOW
-from tests.support.http_service import Answer, Call, Handler, serving, tagged
+from tests.support.http_service import Answer, Call, ScriptedGateway, serving
 from watchword.handlers.errors import BadArgument
 from watchword.schemas.requests import Claims
 from watchword.streams.agent.backoff import Pace
@@ -33,55 +32,6 @@ from watchword.streams.agent.http_transport import HttpTransport
 from watchword.streams.agent.join import JoinOptions, JoinResult, join
 
 QUICK = Pace(first_s=0.01, cap_s=0.05, resend_after_s=0.4, poll_s=0.2)
-
-
-class Gateway:
-    """Answers like ours, with a worker behind it that reacts to each new request as a test says."""
-
-    def __init__(self, service: Service) -> None:
-        """Know no request yet."""
-        self.service = service
-        self.calls: list[Call] = []
-        self.posted: list[bytes] = []
-        self.reactions: list[Reaction] = []
-        self.answers: dict[str, list[bytes]] = {}
-        self.before: Callable[[Call], Answer | None] = lambda _: None
-
-    async def __call__(self, call: Call) -> Answer | None:
-        """Answer one call."""
-        self.calls.append(call)
-        if (early := self.before(call)) is not None:
-            return early
-        match call.method, call.path.split("/")[2:]:
-            case "GET", ["keys"]:
-                return Answer(200, self.service.key_set())
-            case "GET", ["trust-bundle"]:
-                return Answer(200, self.service.trust_bundle())
-            case "POST", ["joins"]:
-                return self._post(call)
-            case "GET", ["joins", digest]:
-                return await self._poll(digest, call)
-            case _:
-                return Answer(404)
-
-    def _post(self, call: Call) -> Answer:
-        assert call.headers["content-type"] == "application/json"
-        assert "content-encoding" not in call.headers
-        digest = sha256(call.body).hexdigest()
-        self.posted.append(call.body)
-        if self.reactions and (token := self.reactions.pop(0)(call.body)) is not None:
-            self.answers.setdefault(digest, []).append(token)
-        return Answer(202, headers={"Location": f"/v1/joins/{digest}", "Retry-After": "1"})
-
-    async def _poll(self, digest: str, call: Call) -> Answer:
-        answers = [tagged(token) for token in self.answers.get(digest, [])]
-        tags = [answer.headers["ETag"].strip('"') for answer in answers]
-        after = call.query.get("after")
-        rest = answers[tags.index(after) + 1 :] if after in tags else answers
-        if rest:
-            return rest[0]
-        await asyncio.sleep(min(0.05, int(call.query["wait"])))
-        return Answer(202, headers={"Retry-After": "1"})
 
 
 async def joins(
@@ -107,11 +57,11 @@ def machine(tmp_path: Path) -> Machine:
 
 
 @pytest.fixture
-def gateway(machine: Machine) -> Gateway:
-    return Gateway(machine.service)
+def gateway(machine: Machine) -> ScriptedGateway:
+    return ScriptedGateway(machine.service)
 
 
-async def test_machine_joins_over_http(machine: Machine, gateway: Gateway) -> None:
+async def test_machine_joins_over_http(machine: Machine, gateway: ScriptedGateway) -> None:
     """The usual way in, from the pin to the files."""
     gateway.reactions = [
         lambda request: machine.service.approval(request, seconds=1),
@@ -127,7 +77,7 @@ async def test_machine_joins_over_http(machine: Machine, gateway: Gateway) -> No
 
 
 async def test_forged_answers_do_not_hide_the_genuine_one(
-    machine: Machine, gateway: Gateway
+    machine: Machine, gateway: ScriptedGateway
 ) -> None:
     """The gateway cannot tell them apart; the agent can, and asks for what comes after."""
     stranger = Service()
@@ -151,7 +101,7 @@ async def test_forged_answers_do_not_hide_the_genuine_one(
 
 
 async def test_lost_answer_is_asked_for_with_the_same_bytes(
-    machine: Machine, gateway: Gateway
+    machine: Machine, gateway: ScriptedGateway
 ) -> None:
     """A worker's answer may be lost with a gateway; the request's own bytes find it again."""
     gateway.reactions = [lambda _: None, lambda _: None, machine.service.joined]
@@ -175,7 +125,7 @@ async def test_lost_answer_is_asked_for_with_the_same_bytes(
     ids=["500", "502", "503", "429", "408", "cut off"],
 )
 async def test_trouble_on_the_way_is_waited_out(
-    machine: Machine, gateway: Gateway, trouble: Answer
+    machine: Machine, gateway: ScriptedGateway, trouble: Answer
 ) -> None:
     """Load balancers, restarts and overload are everyday; none of them says no."""
     left = 4
@@ -197,7 +147,7 @@ async def test_trouble_on_the_way_is_waited_out(
 
 
 async def test_connection_that_ends_without_an_answer_is_tried_again(
-    machine: Machine, gateway: Gateway
+    machine: Machine, gateway: ScriptedGateway
 ) -> None:
     """A gateway that dies in the middle of a request says nothing at all."""
     left = 2
@@ -218,7 +168,7 @@ async def test_connection_that_ends_without_an_answer_is_tried_again(
 
 @pytest.mark.parametrize("status", [301, 307, 400, 401, 403, 404, 413, 415])
 async def test_address_that_takes_no_requests_is_said_so(
-    machine: Machine, gateway: Gateway, status: int
+    machine: Machine, gateway: ScriptedGateway, status: int
 ) -> None:
     """A mistyped address must not look like a slow service; a redirect must not be followed."""
     body = b'{"type":"urn:watchword:problem:too-large"}'
@@ -234,7 +184,9 @@ async def test_address_that_takes_no_requests_is_said_so(
     assert exchange.round() is not None
 
 
-async def test_text_of_a_gateway_is_never_repeated(machine: Machine, gateway: Gateway) -> None:
+async def test_text_of_a_gateway_is_never_repeated(
+    machine: Machine, gateway: ScriptedGateway
+) -> None:
     """What anybody says ends up on a terminal and in logs."""
     body = b'{"type":"urn:watchword:problem:\\u001b[2J<script>"}'
     gateway.before = lambda call: Answer(400, body) if call.method == "POST" else None
@@ -246,7 +198,7 @@ async def test_text_of_a_gateway_is_never_repeated(machine: Machine, gateway: Ga
     assert str(raised.value).endswith("answers 400")
 
 
-async def test_endless_body_is_cut_off(machine: Machine, gateway: Gateway) -> None:
+async def test_endless_body_is_cut_off(machine: Machine, gateway: ScriptedGateway) -> None:
     """A gateway must not fill a machine's memory."""
     gateway.before = lambda call: (
         Answer(200, b"x" * (3 * 1024 * 1024)) if call.path == "/v1/keys" else None
@@ -260,7 +212,7 @@ async def test_endless_body_is_cut_off(machine: Machine, gateway: Gateway) -> No
 
 async def test_gateway_that_is_nobody_is_unavailable(machine: Machine) -> None:
     """The exit code tells a provisioning tool that trying later may help."""
-    async with serving(Gateway(machine.service)) as url:
+    async with serving(ScriptedGateway(machine.service)) as url:
         pass
     with pytest.raises(TransportUnavailable) as raised:
         await HttpTransport(url).key_set()
@@ -269,7 +221,7 @@ async def test_gateway_that_is_nobody_is_unavailable(machine: Machine) -> None:
 
 
 async def test_join_gives_up_when_told_and_goes_on_later(
-    machine: Machine, gateway: Gateway
+    machine: Machine, gateway: ScriptedGateway
 ) -> None:
     """A provisioning step has its own time limit, and must not cost the round."""
     async with serving(gateway) as url:
@@ -282,7 +234,7 @@ async def test_join_gives_up_when_told_and_goes_on_later(
     assert len(set(gateway.posted)) == 1
 
 
-async def test_gateway_that_does_not_hold_polls_is_not_hammered(gateway: Gateway) -> None:
+async def test_gateway_that_does_not_hold_polls_is_not_hammered(gateway: ScriptedGateway) -> None:
     """A proxy may answer at once what was meant to wait."""
     gateway.before = lambda call: Answer(202) if "/joins/" in call.path else None
     async with serving(gateway) as url:
@@ -295,7 +247,7 @@ async def test_gateway_that_does_not_hold_polls_is_not_hammered(gateway: Gateway
 
 
 async def test_proxy_of_the_environment_is_used_only_when_told(
-    machine: Machine, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, gateway: ScriptedGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A variable that something else set must not decide whom a machine asks."""
 
@@ -361,7 +313,9 @@ class Tls:
         self.context.load_cert_chain(self.ca_file, key_file)
 
 
-async def test_tls_takes_only_certificates_of_its_file(gateway: Gateway, tmp_path: Path) -> None:
+async def test_tls_takes_only_certificates_of_its_file(
+    gateway: ScriptedGateway, tmp_path: Path
+) -> None:
     """TLS keeps who joins private; a stranger's certificate would not."""
     now = datetime.now(UTC)
     tls = Tls(tmp_path, now - timedelta(days=1), now + timedelta(days=1))
@@ -377,7 +331,7 @@ async def test_tls_takes_only_certificates_of_its_file(gateway: Gateway, tmp_pat
 
 
 async def test_machine_in_1970_joins_over_tls(
-    machine: Machine, gateway: Gateway, tmp_path: Path
+    machine: Machine, gateway: ScriptedGateway, tmp_path: Path
 ) -> None:
     """Every certificate lies in its future; only a join gives it the time and a node's identity."""
     # OpenSSL asks the system for the time, so it is the certificate that lies in the future here.
@@ -408,7 +362,9 @@ async def test_machine_in_1970_joins_over_tls(
     assert result.identity.node.node_id == NODE_ID
 
 
-async def test_date_of_a_gateway_is_a_hint_to_a_machine_without_time(gateway: Gateway) -> None:
+async def test_date_of_a_gateway_is_a_hint_to_a_machine_without_time(
+    gateway: ScriptedGateway,
+) -> None:
     """It picks the key of today from a set that was published weeks ago."""
     clock = AgentClock(lambda: 0.0)
     clock.learn(NOW)
@@ -437,7 +393,7 @@ async def test_date_of_a_gateway_is_a_hint_to_a_machine_without_time(gateway: Ga
     ids=["seconds", "far date", "far seconds", "negative", "junk", "past"],
 )
 async def test_retry_after_is_heeded_and_bounded(
-    machine: Machine, gateway: Gateway, header: str, least: float
+    machine: Machine, gateway: ScriptedGateway, header: str, least: float
 ) -> None:
     """An overloaded gateway is left alone as long as it asks, and nobody silences a machine for good."""
     time = Time()
@@ -464,12 +420,8 @@ async def test_retry_after_is_heeded_and_bounded(
 
 async def test_pin_decides_and_not_the_address(machine: Machine, tmp_path: Path) -> None:
     """Whoever sits at the gateway's address can serve keys, and none of them is taken."""
-    async with serving(Gateway(Service())) as url:
+    async with serving(ScriptedGateway(Service())) as url:
         transport = HttpTransport(url)
         with pytest.raises(PinMismatch):
             await bootstrap(tmp_path / "new", transport, pin=machine.service.pin)
         await transport.close()
-
-
-HANDLER: Handler = Gateway(Service())
-"""Holds the class to the protocol."""
