@@ -4,7 +4,7 @@ A stranger's value that the core, the store or the answer could not carry is fou
 attestor's bug, and not later, where it would stop others.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeGuard, cast
 from uuid import UUID
@@ -70,6 +70,7 @@ def _fault_in_admission(found: Any) -> str | None:  # noqa: ANN401 - fields may 
         "token_id": found.token_id is None
         or (isinstance(found.token_id, str) and TOKEN_ID.fullmatch(found.token_id) is not None),
         "bind": found.bind is None or is_digest(found.bind),
+        "certificate": found.certificate is None or is_digest(found.certificate),
         "allowed_kinds": found.allowed_kinds is None or _are(found.allowed_kinds, _is_text),
         "node_key_uri": found.node_key_uri is None or _is_text(found.node_key_uri),
         "hardware_key": found.hardware_key is None or _is_text(found.hardware_key),
@@ -94,6 +95,9 @@ def _fault_in_approval(found: Any) -> str | None:  # noqa: ANN401 - fields may h
         return "subject is malformed"
     if not isinstance(found.grant, Admission):
         return "grant is malformed"
+    facts: Any = found.facts
+    if not _is_mapping(facts) or not all(_is_text(k) and _is_text(v) for k, v in facts.items()):
+        return "facts are malformed"
     return _fault_in_admission(found.grant)
 
 
@@ -108,6 +112,10 @@ def _is_subject(value: Any) -> bool:  # noqa: ANN401 - a stranger's value
 
 def _are(values: Any, each: Callable[[Any], bool]) -> bool:  # noqa: ANN401 - a stranger's value
     return _is_tuple(values) and len(values) <= MAX_LIST and all(each(value) for value in values)
+
+
+def _is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
+    return isinstance(value, Mapping)
 
 
 def _is_tuple(value: object) -> TypeGuard[tuple[Any, ...]]:

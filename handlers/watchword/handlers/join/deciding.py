@@ -114,6 +114,9 @@ def _one(candidate: Candidate, world: World, effects: Effects) -> Judgement:
     if isinstance(judgement, Again):
         admission = judgement.admission
         return _again(world.admitted_csrs.get(admission.csr_sha256, admission), effects)
+    if candidate.csr is not None and candidate.csr.sha256 in effects.by_csr:
+        # Admitted by an earlier request of this very batch; the next attempt finds it in the tables.
+        return Rejudge()
     if isinstance(judgement, Waits) and not candidate.reads & effects.changed:
         return _wait(candidate, judgement, world)
     if not isinstance(judgement, Admit):
@@ -121,7 +124,7 @@ def _one(candidate: Candidate, world: World, effects: Effects) -> Judgement:
 
     # Step 3
     csr = csr_claim(candidate)
-    if csr[1] in effects.by_csr or csr not in world.admissions_won:
+    if csr not in world.admissions_won:
         return _lost_csr(csr, world, effects)
     if candidate.reads & effects.changed:
         return Rejudge()
@@ -151,9 +154,6 @@ def _again(admission: AdmittedCsr, effects: Effects) -> Judgement:
 
 
 def _lost_csr(csr: Pair, world: World, effects: Effects) -> Judgement:
-    if csr[1] in effects.by_csr:
-        # Admitted by an earlier request of this very batch; the next attempt finds it in the tables.
-        return Rejudge()
     admission = world.admitted_csrs.get(csr[1])
     if admission is None:
         # A claim without its certificate cannot be: both commit together.

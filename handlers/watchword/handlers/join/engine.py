@@ -33,10 +33,10 @@ from watchword.handlers.join.candidate import (
 from watchword.handlers.join.deciding import MOST_TRIES
 from watchword.handlers.join.judging import Judge, place_of
 from watchword.handlers.join.lane import judge_in_lane, needs_lane
+from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.observer import Observer
 from watchword.handlers.join.outcomes import Outcomes
 from watchword.handlers.join.ports import INVALID, JOINED, JoinStore, Look, Session
-from watchword.handlers.join.reading import Loader
 from watchword.handlers.join.records import Answer, Incoming
 from watchword.handlers.join.settlement import settle
 
@@ -201,9 +201,9 @@ class Engine:
             await session.commit()
             for candidate in candidates:
                 # Nothing was written of it, so it may as well be judged by what has changed.
-                if (
-                    isinstance(candidate.judgement, Challenged)
-                    and candidate.reads & effects.changed
+                if isinstance(candidate.judgement, Challenged) and (
+                    candidate.reads & effects.changed
+                    or (candidate.csr is not None and candidate.csr.sha256 in effects.by_csr)
                 ):
                     candidate.judgement = Rejudge()
         # What another transaction had recorded meanwhile

@@ -24,9 +24,9 @@ from watchword.handlers.join.candidate import (
     Waits,
 )
 from watchword.handlers.join.judging import Judge
+from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.outcomes import Outcomes
 from watchword.handlers.join.ports import REFUSED, InboxClaim, JoinStore, Look, Session
-from watchword.handlers.join.reading import Loader
 from watchword.handlers.join.settlement import settle_claimed
 
 # What a statement may begin with. A comment is not among it, for what comes behind one is not looked at.
@@ -148,14 +148,15 @@ async def _in_transaction(
     try:
         await session.savepoint()
         await _verify(candidate, session, judge, now, loader)
-        if isinstance(candidate.judgement, Admit):
+        # What the settlement makes of these is known only afterwards.
+        if isinstance(candidate.judgement, Admit | Waits):
             await settle_claimed(session, [candidate], {candidate.digest: claim}, now, outcomes)
-            if isinstance(candidate.judgement, Admit):
-                return
-        # A deferral keeps the author's writes; everything else undoes them.
-        if not isinstance(candidate.judgement, Challenged | Waits):
+        # An admission and a deferral keep the author's writes; everything else undoes them.
+        if isinstance(candidate.judgement, Admit | Waits):
+            return
+        if not isinstance(candidate.judgement, Challenged):
             await session.rollback_to_savepoint()
-        if isinstance(candidate.judgement, Refusal | NotJudged | Again | Waits):
+        if isinstance(candidate.judgement, Refusal | NotJudged | Again):
             await settle_claimed(session, [candidate], {candidate.digest: claim}, now, outcomes)
         else:
             await session.give_back([], [], [], [candidate.digest])
