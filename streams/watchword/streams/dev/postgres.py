@@ -297,7 +297,10 @@ class EmbeddedPostgres:
         return True
 
     def _is_ready(self, pid: int) -> bool:
-        """Read the lock file as `pg_ctl` does: the first line is the process, the eighth its state."""
+        """Read the lock file as `pg_ctl` does: the first line is the process, the eighth its state.
+
+        A hot standby takes connections too.
+        """
         try:
             lines = (self._cluster / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
@@ -305,7 +308,7 @@ class EmbeddedPostgres:
         return (
             len(lines) > _STATE_LINE
             and lines[0] == str(pid)
-            and lines[_STATE_LINE].strip() == "ready"
+            and lines[_STATE_LINE].strip() in ("ready", "standby")
         )
 
 
