@@ -1,0 +1,273 @@
+"""The keeper's side of the store: its lease, the count of refusals, and what is pruned.
+
+Each function is a short transaction of its own, fenced by the lease. Locks (DESIGN, section 5): the
+lease, the cursor, the windows, then the journal; pruning skips what others hold. So the keeper
+waits for no worker, and no worker waits for more than one of these transactions.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from watchword.handlers.errors import WatchwordError
+from watchword.handlers.snapshots import Floor, Mark, Snapshot
+from watchword.handlers.store import journal
+from watchword.handlers.store.connection import Connection, Database
+from watchword.handlers.store.statements import load
+from watchword.handlers.store.translate import translated
+from watchword.handlers.windows import (
+    Bucket,
+    Counts,
+    Due,
+    Limit,
+    Look,
+    Seen,
+    Window,
+    is_over,
+    look,
+    summaries,
+)
+
+
+class LeaseLost(WatchwordError):
+    """Another keeper has the lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Statements:
+    before_mark: str
+    take_lease: str
+    hold_lease: str
+    release_lease: str
+    cursor: str
+    lock_cursor: str
+    move_cursor: str
+    until: str
+    is_due: str
+    last_xid: str
+    count: str
+    windows: str
+    summarise: str
+    open_windows: str
+    close_windows: str
+    grow_windows: str
+    prune_inbox: str
+    prune_uses: str
+    prune_leases: str
+
+
+_SQL = load(_Statements, "keeper.sql")
+
+_SESSION = "SET enable_seqscan = off;"
+"""A partition of this hour has no statistics yet, and may be large."""
+
+PRUNED_AT_ONCE = 5_000
+"""Rows of one pruning transaction: milliseconds, so that nobody waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenure:
+    """A lease held: the fence of everything that the keeper does."""
+
+    owner: str
+    epoch: int
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRules:
+    """How refusals are summarised. `at_once` rows are counted in one transaction."""
+
+    period: timedelta
+    limit: Limit
+    source: str
+    at_once: int = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one look at the refusals told. `has_more`: it stopped at its limit."""
+
+    summaries: int = 0
+    suppressed: int = 0
+    has_more: bool = False
+
+
+async def open_connection(database: Database) -> Connection:
+    """Return a connection for the keeper alone."""
+    connection = await database.connect()
+    async with translated():
+        await connection.execute(_SESSION)
+    return connection
+
+
+async def take_lease(connection: Connection, owner: str, *, seconds: float) -> Tenure | None:
+    """Take or prolong the lease; None if another has it."""
+    async with translated(), connection.transaction():
+        at: str = await connection.fetchval(_SQL.before_mark)
+        row = await connection.fetchrow(_SQL.take_lease, owner, seconds)
+    return None if row is None else Tenure(owner, row["epoch"], Mark(int(row["xid"]), Floor(at)))
+
+
+async def release_lease(connection: Connection, owner: str) -> None:
+    """Let one that stands by take over at once."""
+    async with translated():
+        await connection.execute(_SQL.release_lease, owner)
+
+
+# Refusals
+
+
+async def is_due(connection: Connection, rules: SummaryRules) -> bool:
+    """Tell whether `summarise` would find something; writes nothing."""
+    async with translated():
+        seen, from_at = await _one(connection, _SQL.cursor)
+        found: bool = await connection.fetchval(
+            _SQL.is_due, seen, from_at, rules.period.total_seconds()
+        )
+        return found
+
+
+async def pass_over(connection: Connection, tenure: Tenure, until: str, floor: Floor) -> None:
+    """Move the cursor over an interval in which `is_due` found nothing: a successor starts near."""
+    async with translated(), connection.transaction():
+        await _hold(connection, tenure)
+        seen, from_at = await _one(connection, _SQL.lock_cursor)
+        counted = await connection.fetch(_SQL.count, seen, until, from_at)
+        if not counted:
+            await connection.execute(_SQL.move_cursor, until, floor.at)
+
+
+async def snapshot(connection: Connection) -> str:
+    """Return the snapshot of now."""
+    async with translated():
+        text, _ = await _one(connection, _SQL.until)
+        return str(text)
+
+
+async def summarise(
+    connection: Connection, tenure: Tenure, rules: SummaryRules, floor: Floor | None
+) -> Told:
+    """Count what became visible, tell what is due, and move the cursor: one transaction.
+
+    `floor` bounds what any snapshot from now on hides.
+
+    Raises:
+        LeaseLost: another keeper has it; nothing was told.
+    """
+    async with translated(), connection.transaction():
+        await _hold(connection, tenure)
+        seen, from_at = await _one(connection, _SQL.lock_cursor)
+        visible, now = await _one(connection, _SQL.until)
+        until, has_more = await _end(connection, rules, seen, from_at, visible)
+        counted = await connection.fetch(_SQL.count, seen, until, from_at)
+        plan = look(
+            {_bucket(row): Window(*row[3:]) for row in await connection.fetch(_SQL.windows)},
+            {_bucket(row): Seen(*row[3:]) for row in counted},
+            now=now,
+            from_snapshot=seen,
+            period=rules.period,
+        )
+        counts = await _counts(connection, plan.due, until)
+        await _keep_windows(connection, plan, counts, now, until)
+        if floor is not None and not has_more:
+            from_at = floor.at
+        await connection.execute(_SQL.move_cursor, until, from_at)
+        # Last, as everywhere: `seq` is drawn while the cursor is locked.
+        await journal.append(
+            connection,
+            summaries(plan.due, counts, now=now, limit=rules.limit, source=rules.source),
+        )
+    return Told(len(plan.due), sum(c.suppressed for c in counts.values()), has_more)
+
+
+async def _end(
+    connection: Connection, rules: SummaryRules, seen: str, from_at: str, visible: str
+) -> tuple[str, bool]:
+    """Return the snapshot at which this look ends: that of now, or one that has fewer transactions."""
+    last, count = await _one(connection, _SQL.last_xid, seen, from_at, rules.at_once)
+    if count < rules.at_once:
+        return visible, False
+    return str(Snapshot.parse(visible).up_to(int(last))), True
+
+
+async def _counts(
+    connection: Connection, due: Mapping[Bucket, Due], until: str
+) -> dict[Bucket, Counts]:
+    if not due:
+        return {}
+    rows = await connection.fetch(
+        _SQL.summarise, *_columns(due), [one.from_snapshot for one in due.values()], until
+    )
+    return {
+        _bucket(row): Counts(
+            recorded=row["recorded"],
+            published=row["published"],
+            distinct_csrs=row["csrs"],
+            distinct_hardware_keys=row["hardware_keys"],
+            first_time=row["first_time"],
+            last_time=row["last_time"],
+            request_ids=tuple(row["request_ids"]),
+        )
+        for row in rows
+    }
+
+
+async def _keep_windows(
+    connection: Connection, plan: Look, counts: Mapping[Bucket, Counts], now: datetime, until: str
+) -> None:
+    over = [bucket for bucket, due in plan.due.items() if is_over(due, counts[bucket])]
+    going_on = [bucket for bucket in plan.due if bucket not in over]
+    if going_on:
+        await connection.execute(_SQL.open_windows, *_columns(going_on), now, until)
+    if over:
+        await connection.execute(_SQL.close_windows, *_columns(over))
+    if plan.grown:
+        await connection.execute(
+            _SQL.grow_windows, *_columns(plan.grown), list(plan.grown.values())
+        )
+
+
+# Pruning
+
+
+async def prune_inbox(connection: Connection, tenure: Tenure, *, older_than_s: float) -> int:
+    """Delete up to 5,000 answers older than this; return how many there were."""
+    return await _prune(connection, tenure, _SQL.prune_inbox, older_than_s)
+
+
+async def prune_uses(connection: Connection, tenure: Tenure, *, expired_for_s: float) -> int:
+    """Delete up to 5,000 uses that expired so long ago; return how many there were."""
+    return await _prune(connection, tenure, _SQL.prune_uses, expired_for_s)
+
+
+async def prune_leases(connection: Connection, tenure: Tenure, *, expired_for_s: float) -> int:
+    """Delete the leases of relays that are long gone; return how many there were."""
+    return await _prune(connection, tenure, _SQL.prune_leases, expired_for_s)
+
+
+async def _prune(connection: Connection, tenure: Tenure, statement: str, seconds: float) -> int:
+    async with translated(), connection.transaction():
+        await _hold(connection, tenure)
+        done = await connection.execute(statement, seconds, PRUNED_AT_ONCE)
+    return int(done.rpartition(" ")[2])
+
+
+async def _hold(connection: Connection, tenure: Tenure) -> None:
+    if await connection.fetchval(_SQL.hold_lease, tenure.owner, tenure.epoch) is None:
+        raise LeaseLost
+
+
+async def _one(connection: Connection, statement: str, *arguments: object) -> tuple[Any, ...]:
+    row = await connection.fetchrow(statement, *arguments)
+    return () if row is None else tuple(row.values())
+
+
+def _bucket(row: Any) -> Bucket:  # noqa: ANN401 - a record
+    return (row["tenant"], row["attestor"], row["reason"])
+
+
+def _columns(buckets: Iterable[Bucket]) -> tuple[list[str], list[str], list[str]]:
+    rows = list(buckets)
+    return [b[0] for b in rows], [b[1] for b in rows], [b[2] for b in rows]

@@ -1,0 +1,18 @@
+"""What a keeper counts."""
+
+from prometheus_client import Counter, Gauge
+
+ACTIVE = Gauge("watchword_keeper_active", "1 if this keeper has the lease, 0 if it stands by")
+LAST_ROUND = Gauge(
+    "watchword_keeper_last_round_timestamp_seconds", "When this keeper last did its work"
+)
+SUMMARIES = Counter("watchword_keeper_summaries", "Summaries of refusals written to the journal")
+SUPPRESSED = Counter(
+    "watchword_keeper_suppressed_refusals", "Refusals that were told by a summary only"
+)
+PRUNED = Counter("watchword_keeper_pruned_rows", "Rows deleted for their age", ["table"])
+PARTITIONS_MADE = Counter("watchword_keeper_partitions_made", "Partitions made ahead")
+PARTITIONS_DROPPED = Counter("watchword_keeper_partitions_dropped", "Partitions past retention")
+DAYS_AHEAD = Gauge(
+    "watchword_partition_days_ahead", "For how many days there are partitions, of the poorest table"
+)

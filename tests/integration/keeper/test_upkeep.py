@@ -1,0 +1,208 @@
+"""Leases, pruning and partitions."""
+
+import asyncio
+import time
+
+import pytest
+
+from tests.integration.keeper.conftest import Options
+from tests.support.refusals import refuse
+from tests.support.waiting import until, until_true
+from watchword.handlers.store import partitions
+from watchword.handlers.store.connection import Connection, Database
+from watchword.streams.keeper import run_keeper
+from watchword.streams.keeper.keeper import Keeper
+
+pytestmark = pytest.mark.postgres
+
+
+async def test_one_keeper_works_and_the_other_takes_over_when_it_stops(
+    connection: Connection, options: Options
+) -> None:
+    """Two keepers that summarised would tell everything twice."""
+    first, second = options(name="first"), options(name="second")
+
+    async def holder() -> str | None:
+        owner: str | None = await connection.fetchval(
+            "SELECT split_part(owner, '-', 1) FROM leases WHERE name = 'keeper' AND expires_at > clock_timestamp()"
+        )
+        return owner
+
+    async def first_holds() -> bool:
+        return await holder() == "first"
+
+    async def second_holds() -> bool:
+        return await holder() == "second"
+
+    one = asyncio.create_task(run_keeper(first))
+    await until_true(first_holds, "the first has the lease")
+    other = asyncio.create_task(run_keeper(second))
+    await until(lambda: not second.lifecycle.health.problems(), "who stands by is ready")
+    assert await first_holds()
+    assert first.lifecycle.stop is not None
+    assert second.lifecycle.stop is not None
+    stopped_at = time.monotonic()
+    first.lifecycle.stop.set()
+    await one
+    assert time.monotonic() - stopped_at < 2.0
+    await until_true(second_holds, "the second has the lease", within_s=1.5)
+    second.lifecycle.stop.set()
+    await other
+
+
+async def test_a_keeper_makes_another_connection_when_it_loses_one(
+    options: Options, connection: Connection
+) -> None:
+    """An outage of PostgreSQL must need nobody's hand afterwards."""
+    made = options()
+    running = asyncio.create_task(run_keeper(made))
+    await until(lambda: not made.lifecycle.health.problems(), "ready")
+    await connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    await refuse(connection, 3)
+
+    async def told() -> bool:
+        return await connection.fetchval("SELECT count(*) FROM journal") == 1
+
+    await until_true(told, "the summary is written after the connection was lost")
+    assert made.lifecycle.stop is not None
+    made.lifecycle.stop.set()
+    await running
+
+
+async def test_old_answers_expired_uses_and_dead_relays_are_pruned(
+    connection: Connection, options: Options
+) -> None:
+    """Tables that only grow stop a fleet in the end; what is still needed must stay."""
+    await connection.execute("""
+        INSERT INTO inbox (digest, outcome, at) SELECT sha256(n::text::bytea), 2, watchword.now() - make_interval(hours => n::int)
+        FROM generate_series(40, 60) AS n;
+        INSERT INTO inbox (digest, outcome, at) SELECT sha256(('old' || n)::bytea), 2, watchword.now() - interval '3 days'
+        FROM generate_series(1, 12000) AS n;
+        INSERT INTO attestation_uses (attestor, subject, node_id, expires_at) VALUES
+            ('a', sha256('expired'), gen_random_uuid(), watchword.now() - interval '2 hours'),
+            ('a', sha256('just'), gen_random_uuid(), watchword.now() - interval '1 minute'),
+            ('a', sha256('valid'), gen_random_uuid(), watchword.now() + interval '1 minute'),
+            ('a', sha256('ever'), gen_random_uuid(), NULL);
+        INSERT INTO leases (name, owner, expires_at) VALUES
+            ('relay:dead', 'dead', clock_timestamp() - interval '2 hours'), ('relay:live', 'live', clock_timestamp());
+    """)
+    keeper = Keeper(options())
+    await keeper.step()
+    await keeper.close(is_idle=True)
+
+    assert await connection.fetchval("SELECT count(*) FROM inbox") == 8  # 40 to 47 hours old
+    kept = await connection.fetch("SELECT subject FROM attestation_uses")
+    expired = await connection.fetchval("SELECT sha256('expired')")
+    assert len(kept) == 3
+    assert expired not in {row["subject"] for row in kept}
+    names = await connection.fetch("SELECT name FROM leases ORDER BY name")
+    assert [row["name"] for row in names] == ["keeper", "relay:live"]
+
+
+async def test_pruning_waits_for_no_worker(
+    connection: Connection, opened: Database, options: Options
+) -> None:
+    """A worker holds rows of the inbox for a whole batch; a keeper in its way would be a deadlock to come."""
+    await connection.execute(
+        "INSERT INTO inbox (digest, outcome, at) SELECT sha256(n::text::bytea), 2, watchword.now() - interval '3 days' "
+        "FROM generate_series(1, 10) AS n"
+    )
+    worker = await opened.connect()
+    transaction = worker.transaction()
+    await transaction.start()
+    await worker.execute("SELECT FROM inbox WHERE digest = sha256('1') FOR UPDATE")
+    keeper = Keeper(options())
+    started = time.monotonic()
+    await keeper.step()
+    await keeper.close(is_idle=True)
+    assert time.monotonic() - started < 1.5
+    assert await connection.fetchval("SELECT count(*) FROM inbox") == 1
+    await transaction.rollback()
+    await worker.close()
+
+
+_OLD = """
+CREATE TABLE {parent}_20200101 (LIKE {parent} INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES);
+ALTER TABLE {parent} ATTACH PARTITION {parent}_20200101 FOR VALUES FROM ('2020-01-01') TO ('2020-01-02');
+"""
+
+
+async def _old_partitions(connection: Connection) -> list[str]:
+    rows = await connection.fetch(
+        "SELECT relname FROM pg_class WHERE relname LIKE '%\\_20200101' AND relkind = 'r' ORDER BY relname"
+    )
+    return [row["relname"] for row in rows]
+
+
+async def test_days_of_refusals_are_dropped_when_everybody_has_read_them(
+    connection: Connection, options: Options
+) -> None:
+    """Retention must never beat the relay or the count: an event nobody has seen would be gone."""
+    for parent in ("refusals", "journal_refusal"):
+        await connection.execute(_OLD.format(parent=parent))
+    keeper = Keeper(options(upkeep_s=0.0, lease_s=0.3))
+    await keeper.step()
+    # The cursors of the relay are where they were made; the keeper's own floor needs two leases.
+    assert "journal_refusal_20200101" in await _old_partitions(connection)
+    await connection.execute("UPDATE relay_cursors SET from_at = clock_timestamp() WHERE shard > 0")
+
+    async def only_the_journal_is_left() -> bool:
+        await keeper.step()
+        return await _old_partitions(connection) == ["journal_refusal_20200101"]
+
+    await until_true(only_the_journal_is_left, "what was counted is dropped")
+    await connection.execute("UPDATE relay_cursors SET from_at = clock_timestamp()")
+    await keeper.step()
+    await keeper.close(is_idle=True)
+    assert await _old_partitions(connection) == []
+
+
+async def test_a_partition_in_use_is_left_for_later(
+    opened: Database, connection: Connection
+) -> None:
+    """Housekeeping must not queue the fleet behind a lock."""
+    await connection.execute(_OLD.format(parent="refusals"))
+    await connection.execute("UPDATE keeper_cursors SET from_at = clock_timestamp()")
+    reader = await opened.connect()
+    transaction = reader.transaction()
+    await transaction.start()
+    await reader.execute("SET idle_in_transaction_session_timeout = 0")
+    await reader.execute("SELECT count(*) FROM refusals")
+    first = await opened.connect()
+    with pytest.raises(Exception, match="LockNotAvailable"):
+        await partitions.drop_expired(first, retention_days=30)
+    await first.close()
+    started = time.monotonic()
+    await refuse(connection, 1)
+    assert time.monotonic() - started < 1.0
+    await transaction.rollback()
+    await reader.close()
+    second = await opened.connect()
+    assert await partitions.drop_expired(second, retention_days=30) == ["refusals_20200101"]
+    await second.close()
+
+
+async def test_partitions_are_made_ahead_and_their_lack_is_an_alarm(
+    connection: Connection, opened: Database, options: Options
+) -> None:
+    """Without a partition for its time no refusal can be recorded, and every batch fails."""
+    assert 6.0 < await partitions.days_ahead(connection) <= 8.0
+    assert await partitions.make(connection, days_ahead=10) > 0
+    assert 9.0 < await partitions.days_ahead(connection) <= 11.0
+    for name in await connection.fetch(
+        "SELECT inhrelid::regclass::text AS name FROM pg_inherits WHERE inhparent = 'refusals'::regclass"
+    ):
+        await connection.execute(f"DROP TABLE {name['name']}")
+    assert await partitions.days_ahead(connection) < 0
+    made = options(partition_days_ahead=2)
+    running = asyncio.create_task(run_keeper(made))
+    await until(
+        lambda: "partitions" in made.lifecycle.health.problems(), "readiness names partitions"
+    )
+    assert made.lifecycle.stop is not None
+    made.lifecycle.stop.set()
+    await running
+    await opened.close()

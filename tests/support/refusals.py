@@ -1,0 +1,32 @@
+"""Rows of refusals, as workers write them."""
+
+import secrets
+
+from watchword.handlers.store.connection import Connection
+
+INSERT = """
+INSERT INTO refusals (type, attestor, reason, tenant, role, request_sha256, request_id, csr_sha256, hardware_key_sha256,
+    topic, "partition", "offset", worker, published, occurred_at)
+SELECT 'refused', $2, $3, $1, 'node', sha256(n::text::bytea), 'request-' || n, sha256((n % $6)::text::bytea), NULL,
+    'join.requests', 0, n, 'test', n <= $5, watchword.now()
+FROM generate_series(1, $4) AS n
+"""
+
+
+async def refuse(
+    connection: Connection,
+    count: int,
+    *,
+    published: int = 0,
+    tenant: str = "root",
+    attestor: str = "join-token",
+    reason: str = "used-up",
+    distinct_csrs: int = 1_000_000,
+) -> None:
+    """Record refusals of one bucket; the first `published` of them have a detail event elsewhere."""
+    await connection.execute(INSERT, tenant, attestor, reason, count, published, distinct_csrs)
+
+
+def a_digest() -> bytes:
+    """Return 32 bytes that nothing else has."""
+    return secrets.token_bytes(32)
