@@ -5,12 +5,20 @@ import contextlib
 import json
 import secrets
 import socket
+import sys
+import time
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import Any
+from unittest.mock import patch
 
 import httpx
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.producer import message_accumulator
+from aiokafka.record.default_records import (
+    _DefaultRecordBatchBuilderPy,  # pyright: ignore[reportPrivateUsage] # C's twin checks types
+)
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -108,7 +116,7 @@ async def serving(
             yield Served(gateway, client)
 
 
-def timed(**timings: float) -> Adjust:
+def timed(**timings: Any) -> Adjust:  # noqa: ANN401 - seconds, some of them whole
     """Return an adjustment that sets these timings."""
     return lambda options: replace(options, timings=replace(options.timings, **timings))
 
@@ -116,6 +124,17 @@ def timed(**timings: float) -> Adjust:
 def limited(**limits: int) -> Adjust:
     """Return an adjustment that sets these limits."""
     return lambda options: replace(options, limits=replace(options.limits, **limits))
+
+
+class _NotText(str):
+    """Writes itself as bytes that are no UTF-8, as clients in other languages can."""
+
+    __slots__ = ()
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        """Return them."""
+        del encoding, errors
+        return b"\xff\xfe"
 
 
 class WorkerSide:
@@ -126,13 +145,44 @@ class WorkerSide:
         self.topics = topics
         self.producer = producer
 
-    async def answer(self, request: bytes, says: str = "joined") -> bytes:
-        """Write an answer, and return it."""
+    async def answer(
+        self,
+        request: bytes,
+        says: str = "joined",
+        *,
+        partition: int | None = None,
+        age_s: float = 0.0,
+    ) -> bytes:
+        """Write an answer whose record is `age_s` old, and return it."""
         answer = make_answer(request, says)
         await self.producer.send_and_wait(
-            self.topics.name(JOIN_RESPONSES), answer, key=sha256(request).digest()
+            self.topics.name(JOIN_RESPONSES),
+            answer,
+            key=sha256(request).digest(),
+            partition=partition,
+            timestamp_ms=int((time.time() - age_s) * 1000),
         )
         return answer
+
+    async def poison(self, topic: str, partition: int) -> None:
+        """Write a record whose header has a name that is not UTF-8: no aiokafka can parse it."""
+        builder = ("DefaultRecordBatchBuilder", _DefaultRecordBatchBuilderPy)
+        with (
+            patch.object(message_accumulator, *builder),
+            patch.object(sys.modules[AIOKafkaProducer.__module__], *builder),
+        ):
+            producer = AIOKafkaProducer(bootstrap_servers=self.topics.bootstrap_servers)
+            await producer.start()
+            try:
+                await producer.send_and_wait(
+                    topic,
+                    b"poison",
+                    key=b"poison",
+                    partition=partition,
+                    headers=[(_NotText("name"), b"")],
+                )
+            finally:
+                await producer.stop()
 
     async def publish(self, key: bytes, value: bytes | None) -> None:
         """Write a document of the deployment."""

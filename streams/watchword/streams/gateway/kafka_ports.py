@@ -1,5 +1,6 @@
 """aiokafka's clients as the gateway uses them, with types: it has none of its own to rely on."""
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
@@ -76,3 +77,29 @@ def new_producer(
         request_timeout_ms=int(deadline_s * 1000),
     )
     return cast("Producer", made)
+
+
+async def close(client: Consumer | Producer, *, patience_s: float) -> None:
+    """Stop a client, and go on without it if that fails or takes longer. Never raises its errors.
+
+    In a task of its own: aiokafka's fetcher awaits what it has cancelled, so that `stop` may raise
+    a CancelledError that is nobody's, and it may swallow one that is ours.
+    """
+    stopping = asyncio.ensure_future(client.stop())
+    await asyncio.wait((stopping,), timeout=patience_s)
+    if stopping.done() and not stopping.cancelled() and stopping.exception() is None:
+        return
+    stopping.add_done_callback(_look)
+    stopping.cancel()
+    # What `stop` did not get to: the sockets.
+    inside: Any = getattr(client, "_client", None) or getattr(client, "client", None)
+    if inside is not None:
+        closing = asyncio.ensure_future(inside.close())
+        closing.add_done_callback(_look)
+        await asyncio.wait((stopping, closing), timeout=patience_s)
+
+
+def _look(task: asyncio.Future[Any]) -> None:
+    """Look at an error that nobody waits for, or the loop complains about it."""
+    if not task.cancelled():
+        task.exception()

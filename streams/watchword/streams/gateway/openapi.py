@@ -145,7 +145,7 @@ def _poll(max_wait_s: int) -> Json:
                 "in": "query",
                 "description": f"Seconds to wait for an answer; more than {max_wait_s} is taken "
                 f"for {max_wait_s}",
-                "schema": {"type": "integer", "minimum": 0, "maximum": 9999, "default": 0},
+                "schema": {"type": "integer", "minimum": 0, "default": 0},
             },
             {
                 "name": "after",

@@ -82,8 +82,8 @@ class Timings:
     answer_ttl_s: float = 900.0
     lookback_s: float = 600.0
     """How far back `join.responses` is read at the start."""
-    drain_s: float = 8.0
-    """How long requests in flight may take after SIGTERM."""
+    drain_s: float = 6.0
+    """How long requests in flight may take after SIGTERM; closing Kafka's clients takes up to 3 s more."""
     retry_after_s: int = 1
     """What a machine is told, whatever the state of its request."""
 

@@ -5,7 +5,7 @@ import json
 import resource
 import signal
 import threading
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ _FILES_FOR_OTHERS = 256
 """Files that the process needs besides its connections: Kafka, TLS, logs."""
 
 _DIGEST_BYTES = 32
-_FLUSH_S = 2.0
+_FLUSH_S = 1.0
 
 
 class Gateway:
@@ -110,13 +110,13 @@ class Gateway:
         try:
             async with asyncio.TaskGroup() as tasks:
                 background = [
-                    tasks.create_task(self._requests.run()),
-                    tasks.create_task(self._responses_tail.run()),
-                    tasks.create_task(self._published_tail.run()),
+                    tasks.create_task(_for_ever(self._requests.run())),
+                    tasks.create_task(_for_ever(self._responses_tail.run())),
+                    tasks.create_task(_for_ever(self._published_tail.run())),
                 ]
                 if self._tls is not None and self._options.tls is not None:
                     renewing = renew_certificate(self._tls, self._options.tls)
-                    background.append(tasks.create_task(renewing))
+                    background.append(tasks.create_task(_for_ever(renewing)))
                 try:
                     await self._server.start()
                     _log.info("gateway started", host=self._options.host, port=self.port)
@@ -179,6 +179,21 @@ def answered_digest(value: bytes | None) -> bytes | None:
     except (SignatureBroken, ValueError, TypeError, KeyError, RecursionError):
         return None
     return digest if len(digest) == _DIGEST_BYTES else None
+
+
+async def _for_ever(running: Coroutine[None, None, None]) -> None:
+    """Await what must not end, and end the process if it does.
+
+    A task that was cancelled by nobody counts: a task group would take it for an ordinary end.
+    """
+    try:
+        await running
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+    message = "a part of the gateway ended by itself"
+    raise RuntimeError(message)
 
 
 @contextmanager

@@ -11,6 +11,9 @@ from typing import Literal
 
 Over = Literal["address", "total"]
 
+_ROUNDING = 1e-6
+"""Sums of small refills may end just below what they are."""
+
 
 class Buckets:
     """One token bucket for each address: `burst` tokens, refilled in `window_s` seconds.
@@ -44,7 +47,7 @@ class Buckets:
         level, at = self._levels.get(address, (self._burst, now))
         level = min(self._burst, level + (now - at) * self._rate)
         wait_s = 0
-        if level >= 1.0:
+        if level >= 1.0 - _ROUNDING:
             level -= 1.0
         else:
             wait_s = max(1, math.ceil((1.0 - level) / self._rate))

@@ -8,7 +8,6 @@ a missed deadline all the same, because nobody knows what state that left it in.
 
 import asyncio
 import random
-from contextlib import suppress
 
 import structlog
 from aiokafka.errors import KafkaError
@@ -17,7 +16,7 @@ from watchword.handlers.errors import Unavailable
 from watchword.schemas.requests import MAX_REQUEST_BYTES
 from watchword.streams.gateway import metrics
 from watchword.streams.gateway.admission import Admitted
-from watchword.streams.gateway.kafka_ports import Producer, new_producer
+from watchword.streams.gateway.kafka_ports import Producer, close, new_producer
 from watchword.streams.kafka_clients import KafkaConnection
 
 _log = structlog.get_logger(__name__)
@@ -27,6 +26,7 @@ _MAX_RECORD_BYTES = MAX_REQUEST_BYTES + 4096
 
 _START_PATIENCE_S = 10.0
 _BACKOFF_S = (0.2, 2.0)
+_GOODBYE_S = 1.0
 
 Headers = tuple[tuple[str, bytes], ...]
 
@@ -59,7 +59,7 @@ class Requests:
         return self._problem
 
     async def run(self) -> None:
-        """Keep a working producer until cancelled; then what is on its way is flushed."""
+        """Keep a working producer until cancelled; let nothing be on its way then."""
         try:
             while True:
                 self._is_broken.clear()
@@ -73,9 +73,9 @@ class Requests:
                 await self._is_broken.wait()
         finally:
             if self._producer is not None:
-                self._retire(self._producer)
-            if self._closing:
-                await asyncio.wait(self._closing)
+                await close(self._producer, patience_s=_GOODBYE_S)
+            for task in self._closing:
+                task.cancel()
 
     async def send(self, admitted: Admitted, headers: Headers = ()) -> None:
         """Return when Kafka has the request.
@@ -128,10 +128,10 @@ class Requests:
                 await producer.partitions_for(self.topic)
         except (KafkaError, OSError, TimeoutError) as error:
             self._say(type(error).__name__)
-            await self._close(producer)
+            await close(producer, patience_s=self._deadline_s)
             return None
         except BaseException:
-            await self._close(producer)
+            await close(producer, patience_s=self._deadline_s)
             raise
         return producer
 
@@ -142,14 +142,10 @@ class Requests:
         self._producer = None
         self._has_producer.clear()
         self._is_broken.set()
-        task = asyncio.create_task(self._close(producer))
+        # What it carries expires by its own deadline, the same as ours.
+        task = asyncio.create_task(close(producer, patience_s=self._deadline_s + 1.0))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
-
-    async def _close(self, producer: Producer) -> None:
-        with suppress(KafkaError, OSError, TimeoutError):
-            async with asyncio.timeout(self._deadline_s + 1.0):
-                await producer.stop()
 
     def _say(self, problem: str | None) -> None:
         if problem != self._problem:

@@ -34,7 +34,7 @@ PKIX_CRL = "application/pkix-crl"
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _TAG = re.compile(r"[0-9a-f]{32}")
-_SECONDS = re.compile(r"[0-9]{1,4}")
+_SECONDS = re.compile(r"[0-9]{1,9}")
 _TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 """https://www.w3.org/TR/trace-context/#traceparent-header, version 00."""
 _NO_STORE = {"Cache-Control": "no-store"}

@@ -10,14 +10,13 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 import structlog
 from aiokafka.errors import IllegalStateError, KafkaError
 from aiokafka.structs import TopicPartition
 
 from watchword.streams.gateway import metrics
-from watchword.streams.gateway.kafka_ports import Consumer, Record, new_consumer
+from watchword.streams.gateway.kafka_ports import Consumer, Record, close, new_consumer
 from watchword.streams.kafka_clients import KafkaConnection
 
 _log = structlog.get_logger(__name__)
@@ -25,7 +24,8 @@ _log = structlog.get_logger(__name__)
 _PROBE_S = 2.0
 _PROBE_PATIENCE_S = 5.0
 _START_PATIENCE_S = 10.0
-_STOP_PATIENCE_S = 5.0
+_REQUEST_PATIENCE_S = 5.0
+_STOP_PATIENCE_S = 1.0
 _STALLED_S = 30.0
 _BACKOFF_S = (0.2, 2.0)
 _FETCH_BYTES = 2 * 1024 * 1024
@@ -67,7 +67,7 @@ class Tail:
 
     async def _follow(self) -> None:
         consumer = new_consumer(
-            self._connection, self.topic, request_s=_START_PATIENCE_S, fetch_bytes=_FETCH_BYTES
+            self._connection, self.topic, request_s=_REQUEST_PATIENCE_S, fetch_bytes=_FETCH_BYTES
         )
         try:
             async with asyncio.timeout(_START_PATIENCE_S):
@@ -77,9 +77,7 @@ class Tail:
                 tasks.create_task(self._read(consumer))
                 tasks.create_task(self._probe(consumer))
         finally:
-            with suppress(KafkaError, OSError, TimeoutError):
-                async with asyncio.timeout(_STOP_PATIENCE_S):
-                    await consumer.stop()
+            await close(consumer, patience_s=_STOP_PATIENCE_S)
 
     async def _seek(self, consumer: Consumer) -> None:
         """Go on where we were; a partition that was never read begins at the lookback."""

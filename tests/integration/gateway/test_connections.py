@@ -1,0 +1,494 @@
+"""Connections of people who do not mean well, and TLS. Kafka is not needed for any of it."""
+
+import asyncio
+import contextlib
+import datetime as dt
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from ipaddress import ip_address
+from pathlib import Path
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from tests.support.folders import ROOT
+from tests.support.gateway import (
+    Adjust,
+    Served,
+    limited,
+    nowhere,
+    serving,
+    timed,
+)
+from tests.support.waiting import until
+from watchword.handlers.errors import ConfigRefused
+from watchword.schemas.topics import KEY_SET_KEY
+from watchword.streams.gateway import GatewayOptions, TlsFiles, server
+from watchword.streams.gateway.server import tls_context
+
+NOBODY_KNOWS = "/v1/joins/" + "0" * 64
+POST = b"POST /v1/joins HTTP/1.1\r\nHost: g\r\nContent-Type: application/json\r\n"
+PATIENCE_S = 10.0
+
+
+class Raw:
+    """A connection on which any bytes can be sent."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Take its two halves."""
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes; the gateway may have closed already."""
+        with contextlib.suppress(ConnectionError):
+            self.writer.write(data)
+            await self.writer.drain()
+
+    async def response(self) -> tuple[int, dict[str, str], bytes]:
+        """Return status, headers and body of the next response."""
+        async with asyncio.timeout(PATIENCE_S):
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+            status, *lines = head.split("\r\n")
+            headers = dict(line.lower().split(": ", 1) for line in lines if line)
+            body = await self.reader.readexactly(int(headers.get("content-length", "0")))
+        return int(status.split(" ")[1]), headers, body
+
+    async def problem(self) -> tuple[int, str]:
+        """Return status and name of the problem that comes next."""
+        status, headers, body = await self.response()
+        assert headers["content-type"] == "application/problem+json"
+        return status, json.loads(body)["type"].removeprefix("urn:watchword:problem:")
+
+    async def is_closed(self) -> bool:
+        """Tell whether the gateway has closed it, after what was still to be read."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while await self.reader.read(65536):
+                    pass
+        except ConnectionError:
+            return True
+        except TimeoutError:
+            return False
+        return True
+
+
+@contextlib.asynccontextmanager
+async def connected(served: Served, *, receive_bytes: int | None = None) -> AsyncGenerator[Raw]:
+    """Open a connection."""
+    raw = socket.socket()
+    if receive_bytes is not None:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    raw.setblocking(False)  # noqa: FBT003 - the standard library's own
+    await asyncio.get_running_loop().sock_connect(raw, ("127.0.0.1", served.gateway.port))
+    reader, writer = await asyncio.open_connection(sock=raw)
+    try:
+        yield Raw(reader, writer)
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def gateway(adjust: Adjust = lambda options: options) -> AsyncGenerator[Served]:
+    """Run a gateway without Kafka."""
+    async with serving(nowhere(), adjust=adjust) as served:
+        yield served
+
+
+@pytest.mark.parametrize("head", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nX: y\r\n"])
+async def test_headers_that_do_not_end_are_cut_off(head: bytes) -> None:
+    """Slowloris: thousands of connections that are never quite there."""
+    async with gateway(timed(head_s=0.2)) as served, connected(served) as slow:
+        await slow.send(head)
+
+        assert await slow.is_closed()
+
+
+async def test_headers_that_trickle_are_cut_off() -> None:
+    """A byte now and then must not begin the time anew."""
+    async with gateway(timed(head_s=0.5)) as served, connected(served) as slow:
+        await slow.send(b"GET / HTTP/1.1\r\n")
+
+        async def trickle() -> None:
+            while True:
+                await slow.send(b"X: y\r\n")
+                await asyncio.sleep(0.05)
+
+        trickling = asyncio.create_task(trickle())
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        assert await slow.is_closed()
+        trickling.cancel()
+
+        assert loop.time() - started < 3.0
+
+
+async def test_headers_after_a_first_request_are_cut_off_too() -> None:
+    """A connection that was good once is not good for ever."""
+    async with gateway(timed(head_s=0.2)) as served, connected(served) as slow:
+        await slow.send(b"GET /v1/keys HTTP/1.1\r\nHost: g\r\n\r\n")
+        assert await slow.problem() == (503, "not-yet-known")
+        await slow.send(b"GET /v1/ke")
+
+        assert await slow.is_closed()
+
+
+async def test_a_connection_serves_many_requests() -> None:
+    """The deadlines must not end what is well."""
+    async with gateway(timed(head_s=0.3)) as served, connected(served) as good:
+        for _ in range(5):
+            await good.send(b"GET /v1/keys HTTP/1.1\r\nHost: g\r\n\r\n")
+            assert await good.problem() == (503, "not-yet-known")
+            await asyncio.sleep(0.1)
+        await good.send(f"GET {NOBODY_KNOWS}?wait=1 HTTP/1.1\r\nHost: g\r\n\r\n".encode())
+
+        assert (await good.response())[0] == 202
+
+
+async def test_an_idle_connection_is_closed() -> None:
+    async with gateway(timed(keep_alive_s=1)) as served, connected(served) as idle:
+        await idle.send(b"GET /v1/keys HTTP/1.1\r\nHost: g\r\n\r\n")
+        await idle.response()
+
+        assert await idle.is_closed()
+
+
+async def test_a_body_that_does_not_come_is_answered() -> None:
+    async with gateway(timed(body_s=0.2)) as served, connected(served) as slow:
+        await slow.send(POST + b"Content-Length: 100\r\n\r\n{")
+
+        assert await slow.problem() == (408, "timeout")
+        assert await slow.is_closed()
+
+
+async def test_an_endless_body_is_answered_and_cut_off() -> None:
+    """What comes behind the limit is not read for ever either."""
+    sent = 0
+    async with gateway() as served, connected(served) as endless:
+        await endless.send(POST + b"Transfer-Encoding: chunked\r\n\r\n")
+
+        async def pour() -> None:
+            nonlocal sent
+            while not endless.writer.is_closing():
+                await endless.send(b"8000\r\n" + b"x" * 0x8000 + b"\r\n")
+                sent += 0x8000
+                await asyncio.sleep(0)
+
+        pouring = asyncio.create_task(pour())
+        assert await endless.problem() == (413, "too-large")
+        assert await endless.is_closed()
+        pouring.cancel()
+
+    assert 512 * 1024 < sent < 16 * 1024 * 1024
+
+
+async def test_a_body_that_says_it_is_too_large_is_not_asked_for() -> None:
+    """`Expect: 100-continue` exists for that."""
+    async with gateway() as served, connected(served) as polite:
+        await polite.send(POST + b"Expect: 100-continue\r\nContent-Length: 600000\r\n\r\n")
+
+        assert await polite.problem() == (413, "too-large")
+
+
+async def test_a_client_that_sends_too_much_reads_why_and_may_go_on() -> None:
+    """A reset in the middle of sending would hide the answer."""
+    async with gateway() as served, connected(served) as large:
+        await large.send(POST + b"Content-Length: 600000\r\n\r\n" + b"x" * 600_000)
+        assert await large.problem() == (413, "too-large")
+        await large.send(b"GET /v1/keys HTTP/1.1\r\nHost: g\r\n\r\n")
+
+        assert await large.problem() == (503, "not-yet-known")
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", id="TLS"),
+        pytest.param(b"junk\r\n\r\n", id="no HTTP"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: g\r\nX: " + b"y" * 70_000, id="large header"),
+        pytest.param(POST + b"Content-Length: ten\r\n\r\n", id="length"),
+        pytest.param(POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n", id="two lengths"),
+        pytest.param(POST + b"Transfer-Encoding: gzip\r\n\r\n", id="encoding"),
+        pytest.param(POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", id="chunk"),
+    ],
+)
+async def test_what_is_no_http_is_told_so(junk: bytes) -> None:
+    async with gateway() as served, connected(served) as hostile:
+        await hostile.send(junk)
+
+        assert await hostile.problem() == (400, "malformed")
+        assert await hostile.is_closed()
+
+
+async def test_junk_after_an_answer_has_begun_only_closes() -> None:
+    """An error inside the protocol class must not reach the event loop."""
+    async with gateway() as served, connected(served) as hostile:
+        await hostile.send(f"GET {NOBODY_KNOWS}?wait=1 HTTP/1.1\r\nHost: g\r\n\r\n".encode())
+        await hostile.send(b"junk\r\n\r\n")
+
+        assert (await hostile.response())[0] == 202
+        assert await hostile.is_closed()
+
+
+async def test_an_upgrade_is_not_for_us() -> None:
+    async with gateway() as served, connected(served) as client:
+        await client.send(
+            b"GET /v1/keys HTTP/1.1\r\nHost: g\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+        )
+
+        assert await client.problem() == (503, "not-yet-known")
+
+
+async def test_connections_of_one_address_are_bounded() -> None:
+    """The next is told, and gets in as soon as another has gone."""
+    async with gateway(limited(connections_per_address=2)) as served:
+        async with connected(served), connected(served), connected(served) as third:
+            assert await third.problem() == (503, "busy")
+            assert await third.is_closed()
+        door = served.gateway._server._door
+        await until(lambda: door._one.held == 0, "the connections are counted out")
+        assert (await served.client.get("/v1/keys")).status_code == 503
+
+
+async def test_connections_of_a_trusted_proxy_are_not_those_of_one_address() -> None:
+    """Behind a load balancer all connections are of one address."""
+
+    def adjust(options: GatewayOptions) -> GatewayOptions:
+        options = limited(connections_per_address=1, connections=3)(options)
+        return replace(options, trusted_proxies=("127.0.0.0/8",))
+
+    async with (
+        gateway(adjust) as served,
+        connected(served),
+        connected(served),
+        connected(served) as third,
+        connected(served) as fourth,
+    ):
+        await third.send(b"GET /v1/keys HTTP/1.1\r\nHost: g\r\n\r\n")
+
+        assert await third.problem() == (503, "not-yet-known")
+        assert await fourth.problem() == (503, "busy")
+
+
+async def test_a_reader_that_does_not_read_is_cut_off() -> None:
+    """Answers that nobody takes fill the memory."""
+    async with (
+        gateway(timed(write_s=0.5)) as served,
+        connected(served, receive_bytes=4096) as deaf,
+    ):
+        served.gateway._published.put(KEY_SET_KEY, b"k" * 16 * 1024 * 1024)
+        await deaf.send(b"GET /v1/keys HTTP/1.1\r\nHost: g\r\n\r\n")
+        door = served.gateway._server._door
+        await until(lambda: door._one.held == 0, "the connection is closed")
+
+
+async def test_a_waiter_that_goes_away_frees_its_place() -> None:
+    """Else a client that comes and goes keeps everybody from waiting."""
+    async with gateway(limited(waiters_per_address=1)) as served:
+        answers = served.gateway._answers
+        async with connected(served) as impatient:
+            await impatient.send(f"GET {NOBODY_KNOWS}?wait=25 HTTP/1.1\r\nHost: g\r\n\r\n".encode())
+            await until(lambda: bool(answers._waiting), "it waits")
+        await until(lambda: not answers._waiting, "its place is free")
+
+        assert (await served.client.get(f"{NOBODY_KNOWS}?wait=1")).status_code == 202
+
+
+async def test_no_response_says_what_serves_it() -> None:
+    async with gateway() as served:
+        response = await served.client.get(NOBODY_KNOWS)
+
+    assert "server" not in response.headers
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert "date" in response.headers  # agents whose clock is wrong take it as a hint
+
+
+async def test_the_second_listener_serves_metrics_without_names_of_clients() -> None:
+    """A label for each address or digest is memory that strangers fill."""
+    async with gateway() as served:
+        await served.client.get(NOBODY_KNOWS)
+        await served.client.get("/hostile/path")
+        async with httpx.AsyncClient(trust_env=False) as client:
+            text = (await client.get(f"http://127.0.0.1:{served.gateway.health_port}/metrics")).text
+
+    lines = [line for line in text.splitlines() if line.startswith("watchword_gateway_")]
+    labels = set(re.findall(r'(\w+)="', "\n".join(lines)))
+    assert 'watchword_gateway_requests_total{route="/v1/joins/{digest}",status="202"}' in text
+    assert labels <= {"route", "status", "reason", "limit", "part", "kind", "topic", "result", "le"}
+    assert not any(secret in text for secret in ("0" * 64, "hostile"))
+
+
+def certificate(folder: Path, name: str) -> TlsFiles:
+    """Write a certificate for 127.0.0.1 and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(hours=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
+        )
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, SHA256())
+    )
+    files = TlsFiles(folder / "tls.crt", folder / "tls.key")
+    files.certificate.write_bytes(made.public_bytes(Encoding.PEM))
+    files.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return files
+
+
+async def shown(served: Served) -> str:
+    """Return the subject of the certificate that the gateway shows."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    _, writer = await asyncio.open_connection("127.0.0.1", served.gateway.port, ssl=context)
+    try:
+        der: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    finally:
+        writer.close()
+        await writer.wait_closed()
+    return x509.load_der_x509_certificate(der).subject.rfc4514_string()
+
+
+async def test_tls_is_served_and_a_new_certificate_needs_no_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Certificates live for weeks, gateways for months."""
+    monkeypatch.setattr(server, "_LOOK_AT_FILES_S", 0.02)
+    files = certificate(tmp_path, "first")
+    async with gateway(lambda options: replace(options, tls=files)) as served:
+        trusting = ssl.create_default_context(cafile=str(files.certificate))
+        base = f"https://127.0.0.1:{served.gateway.port}"
+        async with httpx.AsyncClient(base_url=base, verify=trusting, trust_env=False) as client:
+            assert (await client.get(NOBODY_KNOWS)).status_code == 202
+        assert await shown(served) == "CN=first"
+
+        files.key.write_bytes(b"half written")
+        certificate(tmp_path, "second")
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                if await shown(served) == "CN=second":
+                    break
+                await asyncio.sleep(0.02)
+
+
+async def test_a_tls_handshake_that_does_not_come_is_cut_off(tmp_path: Path) -> None:
+    """Before the handshake nothing else counts the connection."""
+    files = certificate(tmp_path, "first")
+
+    def adjust(options: GatewayOptions) -> GatewayOptions:
+        return replace(timed(tls_handshake_s=0.3)(options), tls=files)
+
+    async with gateway(adjust) as served, connected(served) as silent:
+        assert await silent.is_closed()
+
+
+def test_tls_files_that_cannot_be_used_are_refused_at_the_start(tmp_path: Path) -> None:
+    files = certificate(tmp_path, "first")
+    files.key.write_bytes(b"junk")
+
+    with pytest.raises(ConfigRefused, match="gateway TLS"):
+        tls_context(files)
+
+
+_PROCESS = """
+import asyncio, sys
+from watchword.streams.gateway import GatewayOptions, run_gateway
+from watchword.streams.kafka_clients import KafkaConnection
+port, health, kafka = sys.argv[1:]
+asyncio.run(run_gateway(GatewayOptions(
+    KafkaConnection(kafka), port=int(port), health_port=int(health))))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_gateway_that_is_told_to_stop_sends_waiters_away_and_ends(
+    number: signal.Signals,
+) -> None:
+    """A rolling upgrade: 202 with Retry-After, and the agent asks another replica."""
+    port, health_port = (int(nowhere().rpartition(":")[2]) for _ in range(2))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-c", _PROCESS, str(port), str(health_port), nowhere()),
+        cwd=ROOT,
+        env={"PATH": os.defpath},
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with httpx.AsyncClient(trust_env=False, timeout=40.0) as client:
+            url, health = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{health_port}"
+            async with asyncio.timeout(30):
+                while True:
+                    with contextlib.suppress(httpx.TransportError):
+                        await client.get(f"{url}{NOBODY_KNOWS}")
+                        break
+                    await asyncio.sleep(0.05)
+            polls = [
+                asyncio.create_task(client.get(f"{url}{NOBODY_KNOWS}?wait=25")) for _ in range(5)
+            ]
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    metrics = (await client.get(f"{health}/metrics")).text
+                    if "watchword_gateway_waiters 5.0" in metrics:
+                        break
+                    await asyncio.sleep(0.02)
+            loop = asyncio.get_running_loop()
+            started = loop.time()
+            process.send_signal(number)
+            responses = await asyncio.gather(*polls)
+            sent_away_s = loop.time() - started
+            code = await asyncio.wait_for(process.wait(), 15)
+            ended_s = loop.time() - started
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+    assert [r.status_code for r in responses] == [202] * 5
+    assert all("retry-after" in r.headers for r in responses)
+    assert sent_away_s < 2.0
+    assert (code, ended_s < 10.0) == (0, True)
+
+
+async def test_a_gateway_that_is_cancelled_drains() -> None:
+    """`watchword dev` runs it as a task."""
+    async with gateway() as served:
+        poll = asyncio.create_task(served.client.get(f"{NOBODY_KNOWS}?wait=25"))
+        await until(lambda: bool(served.gateway._answers._waiting), "it waits")
+        draining = asyncio.create_task(served.gateway._drain())
+        response = await poll
+        await draining
+
+        assert response.status_code == 202
+        assert "stopping" in served.gateway.health.problems()
+
+
+async def test_an_address_that_is_taken_is_an_error_at_the_start() -> None:
+    async with gateway() as served:
+        taken = served.gateway.port
+        with pytest.raises(ExceptionGroup) as failed:
+            async with serving(nowhere(), adjust=lambda options: replace(options, port=taken)):
+                pass
+
+    assert failed.group_contains(OSError)
