@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
+from watchword.handlers.anchors import AnchorReads
 from watchword.handlers.errors import Refused
 from watchword.schemas.ids import AttestorId, NodeId, Role, TenantId, TokenId, UnverifiedPayload
 from watchword.schemas.requests import Claims
@@ -66,6 +67,8 @@ class Admission:
     node_key_uri: str | None = None
     hardware_key: str | None = None
     subjects: tuple[Subject, ...] = ()
+    certificate: bytes | None = None
+    """SHA-256 of the TBS of the node's certificate whose key was proved; it may re-key that node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +137,30 @@ class TokenReads(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class NodeCertificate:
+    """A certificate that was issued to a node. `is_current` and not `revoked`: the one in force."""
+
+    node_id: NodeId
+    spki_sha256: bytes
+    not_before: datetime
+    not_after: datetime
+    allowed_kinds: tuple[str, ...] | None
+    node_key_uri: str | None
+    is_current: bool
+    revoked: bool
+
+
 class NodeReads(Protocol):
-    """Nodes, by id."""
+    """Nodes, by id, certificate or proven subject."""
+
+    async def certificate(self, tbs_sha256: bytes) -> NodeCertificate | None:
+        """Return a certificate of ours by the SHA-256 of its TBS, whatever became of it."""
+        ...
+
+    async def with_subject(self, subject: "Subject") -> Sequence[NodeId]:
+        """Return the living nodes of which a subject was proven, the newest first."""
+        ...
 
     async def get(self, node_id: UUID) -> Node | None:
         """Return the node, in whatever state it is."""
@@ -199,6 +224,7 @@ class JoinContext:
     nodes: NodeReads
     bindings: BindingReads
     requests: RequestReads
+    anchors: AnchorReads
     staged: Staged
     state: bytes | None
     seal: Callable[[bytes, datetime], bytes]

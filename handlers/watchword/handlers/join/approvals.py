@@ -36,6 +36,7 @@ def snapshot_of(grant: Admission) -> bytes:
         {
             "allowedKinds": None if grant.allowed_kinds is None else list(grant.allowed_kinds),
             "bind": None if grant.bind is None else grant.bind.hex(),
+            "certificate": None if grant.certificate is None else grant.certificate.hex(),
             "hardwareKey": grant.hardware_key,
             "node": None if grant.node_id is None else str(grant.node_id),
             "nodeKeyUri": grant.node_key_uri,

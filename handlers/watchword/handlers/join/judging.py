@@ -49,10 +49,11 @@ from watchword.handlers.join.candidate import (
 from watchword.handlers.join.contract import fault_in_effects, fault_of, is_slug
 from watchword.handlers.join.expectations import meets
 from watchword.handlers.join.issuing import Validity, certify
+from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.patience import Patience, Work
 from watchword.handlers.join.policy import JoinPolicy
 from watchword.handlers.join.ports import INVALID, UNSUPPORTED, Look, NodeRow, Pair
-from watchword.handlers.join.reading import Bindings, Loader, Nodes, Requests, Tokens
+from watchword.handlers.join.reading import Anchors, Bindings, Nodes, Requests, Tokens
 from watchword.handlers.join.reclaim import which_node
 from watchword.schemas.canonical import read_length_prefixed
 from watchword.schemas.errors import SchemaError
@@ -268,6 +269,7 @@ class Judge:
             nodes=Nodes(loader, candidate.reads),
             bindings=Bindings(loader, candidate.reads, attestor.id),
             requests=Requests(loader, candidate.reads, attestor.id, csr.sha256, now, staged),
+            anchors=Anchors(loader),
             staged=staged,
             state=candidate.state,
             seal=seal,
@@ -388,6 +390,8 @@ def _ban_subjects(candidate: Candidate, admission: Admission) -> tuple[bytes, ..
         subjects.append(Subject("hardware-key", admission.hardware_key).digest)
     if admission.node_key_uri is not None:
         subjects.append(Subject("node-key", admission.node_key_uri).digest)
+    if admission.certificate is not None:
+        subjects.append(Subject("certificate", admission.certificate.hex()).digest)
     if candidate.csr is not None:
         subjects.append(Subject("spki", candidate.csr.spki_sha256.hex()).digest)
     return tuple(subjects)

@@ -11,6 +11,13 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
+from watchword.handlers.anchors import (
+    CloudAccount,
+    DiscoverySite,
+    Image,
+    TpmEndorsement,
+    TpmPolicy,
+)
 from watchword.handlers.attestor import Token
 from watchword.handlers.journal import Entry
 from watchword.schemas.ids import Role
@@ -181,6 +188,21 @@ Bucket = tuple[str, str, str]
 """(tenant stream, attestor, reason)."""
 
 
+@dataclass(frozen=True, slots=True)
+class CertificateRow:
+    """A certificate that was issued to a node, by the SHA-256 of its TBS."""
+
+    tbs_sha256: Digest
+    node_id: UUID
+    spki_sha256: Digest
+    not_before: datetime
+    not_after: datetime
+    allowed_kinds: tuple[str, ...] | None
+    node_key_uri: str | None
+    is_current: bool
+    revoked: bool
+
+
 RequestKey = tuple[str, bytes, bytes]
 """(attestor, subject, SHA-256 of the CSR) of a join that waits or waited for an operator."""
 
@@ -218,6 +240,38 @@ class Reads(Protocol):
 
     async def requests(self, keys: Sequence[RequestKey]) -> Mapping[RequestKey, RequestRow]:
         """Return the join requests that exist."""
+        ...
+
+    async def certificates(self, tbs: Sequence[Digest]) -> Mapping[Digest, CertificateRow]:
+        """Return the certificates that were issued to nodes."""
+        ...
+
+    async def nodes_by_subject(self, subjects: Sequence[Digest]) -> Mapping[Digest, list[UUID]]:
+        """Return the living nodes of which subjects were proven, the newest first."""
+        ...
+
+    async def images(self, ids: Sequence[str]) -> Mapping[str, Image]:
+        """Return images by their public ids."""
+        ...
+
+    async def discovery_sites(self, kids: Sequence[str]) -> Mapping[str, DiscoverySite]:
+        """Return the keys of site agents."""
+        ...
+
+    async def cloud_accounts(
+        self, keys: Sequence[tuple[str, str]]
+    ) -> Mapping[tuple[str, str], CloudAccount]:
+        """Return accounts by provider and account."""
+        ...
+
+    async def tpm_endorsements(self, eks: Sequence[Digest]) -> Mapping[Digest, TpmEndorsement]:
+        """Return enrolled endorsement keys."""
+        ...
+
+    async def tpm_policies(
+        self, keys: Sequence[tuple[str, str]]
+    ) -> Mapping[tuple[str, str], TpmPolicy]:
+        """Return what TPMs have to show, by tenant and pool."""
         ...
 
     async def tokens(self, ids: Sequence[str]) -> Mapping[str, Token]:

@@ -1,18 +1,33 @@
-"""Typed reads for verifiers: what is pending when the connection is free goes out together.
+"""Typed reads for verifiers; what was read is noted, so that a change of it is seen.
 
 Keys are checked at the seam, because one NUL or lone surrogate would fail the query for all.
 """
 
-import asyncio
 import re
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Generic, TypeVar
 from uuid import UUID
 
-from watchword.handlers.attestor import Admission, Node, Staged, Token, is_digest
+from watchword.handlers.anchors import (
+    CloudAccount,
+    DiscoverySite,
+    Image,
+    TpmEndorsement,
+    TpmPolicy,
+)
+from watchword.handlers.attestor import (
+    Admission,
+    Node,
+    NodeCertificate,
+    Staged,
+    Subject,
+    Token,
+    is_digest,
+)
+from watchword.handlers.crypto.profile import TENANT
 from watchword.handlers.join.approvals import snapshot_of
-from watchword.handlers.join.ports import NodeRow, Pair, Reads, RequestKey, RequestRow
+from watchword.handlers.join.loading import Loader
+from watchword.handlers.join.ports import NodeRow
 from watchword.schemas.ids import AttestorId, NodeId, TenantId
 
 TOKEN_ID = re.compile(r"[a-z0-9]{16}")
@@ -20,100 +35,17 @@ TOKEN_ID = re.compile(r"[a-z0-9]{16}")
 HARDWARE_KEY = "@hardware-key"
 """The `attestor` under which proven hardware keys are bound; no attestor can have that id."""
 
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
+_KID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ACCOUNT = re.compile(r"[A-Za-z0-9:._-]{1,128}")
+_PROVIDERS = frozenset(("aws", "gcp", "azure"))
 
 
-class _Kind(Generic[K, V]):
-    def __init__(self, query: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]]) -> None:
-        self.query = query
-        self.known: dict[K, V | None] = {}
-        self.pending: dict[K, asyncio.Future[V | None]] = {}
-
-
-class Loader:
-    """The reads of one attempt, each key once. `close` ends it; nothing is left running."""
-
-    def __init__(self, reads: Reads) -> None:
-        """Read through this connection, one query at a time."""
-        self.tokens: _Kind[str, Token] = _Kind(reads.tokens)
-        self.nodes: _Kind[UUID, NodeRow] = _Kind(reads.nodes)
-        self.bindings: _Kind[Pair, UUID] = _Kind(reads.bindings)
-        self.requests: _Kind[RequestKey, RequestRow] = _Kind(reads.requests)
-        self._bound: _Kind[UUID, set[Pair]] = _Kind(self._bindings_of)
-        self._source = reads
-        self._pump: asyncio.Task[None] | None = None
-        self._closed = False
-        self.failure: Exception | None = None
-        """The first read that failed. Whatever a verifier made of it, its verdict counts for nothing."""
-
-    async def get(self, kind: "_Kind[K, V]", key: K) -> V | None:
-        """Return the row of a key, or None; many callers share one query."""
-        if self._closed:
-            message = "a verifier reads after it has returned"
-            raise RuntimeError(message)
-        if key in kind.known:
-            return kind.known[key]
-        future = kind.pending.get(key)
-        if future is None:
-            future = kind.pending[key] = asyncio.get_running_loop().create_future()
-            if self._pump is None:
-                self._pump = asyncio.create_task(self._run())
-        # Shielded: a verifier that runs out of time must not cancel the read of the others.
-        return await asyncio.shield(future)
-
-    async def bound_to(self, node: UUID) -> set[Pair]:
-        """Return everything that is bound to a node."""
-        return await self.get(self._bound, node) or set()
-
-    async def _bindings_of(self, nodes: Sequence[UUID]) -> Mapping[UUID, set[Pair]]:
-        found: dict[UUID, set[Pair]] = {}
-        for pair, node in (await self._source.bindings_of(nodes)).items():
-            found.setdefault(node, set()).add(pair)
-        return found
-
-    async def _run(self) -> None:
-        try:
-            await asyncio.sleep(0)  # let every verifier that can reach its read do so
-            while any(
-                kind.pending
-                for kind in (self.tokens, self.nodes, self.bindings, self.requests, self._bound)
-            ):
-                await self._load(self.tokens)
-                await self._load(self.nodes)
-                await self._load(self.bindings)
-                await self._load(self.requests)
-                await self._load(self._bound)
-        finally:
-            self._pump = None
-
-    async def _load(self, kind: "_Kind[K, V]") -> None:
-        if not kind.pending:
-            return
-        pending, kind.pending = kind.pending, {}
-        try:
-            rows = await kind.query(list(pending))
-        except BaseException as error:
-            if isinstance(error, Exception):
-                self.failure = self.failure or error
-            for future in pending.values():
-                if not future.done():
-                    future.set_exception(error)
-                    future.exception()  # whoever waited sees it; nobody may have waited
-            if not isinstance(error, Exception):
-                raise
-            return
-        for key, future in pending.items():
-            row = kind.known[key] = rows.get(key)
-            if not future.done():
-                future.set_result(row)
-
-    async def close(self) -> None:
-        """End what still runs, so that the connection is free; nothing reads afterwards."""
-        self._closed = True
-        if self._pump is not None:
-            self._pump.cancel()
-            await asyncio.gather(self._pump, return_exceptions=True)
+def digest(subject: bytes) -> bytes:
+    """Return 32 bytes, or raise `ValueError`: the author's bug."""
+    if not is_digest(subject):
+        message = "a subject is 32 bytes"
+        raise ValueError(message)
+    return subject
 
 
 class Tokens:
@@ -169,6 +101,30 @@ class Nodes:
             hardware_key=row.hardware_key,
         )
 
+    async def certificate(self, tbs_sha256: bytes) -> NodeCertificate | None:
+        """See `attestor.NodeReads`."""
+        digest(tbs_sha256)
+        self._reads.add(("certificate", tbs_sha256))
+        row = await self._loader.get(self._loader.certificates, tbs_sha256)
+        if row is None:
+            return None
+        return NodeCertificate(
+            node_id=NodeId(row.node_id),
+            spki_sha256=row.spki_sha256,
+            not_before=row.not_before,
+            not_after=row.not_after,
+            allowed_kinds=row.allowed_kinds,
+            node_key_uri=row.node_key_uri,
+            is_current=row.is_current,
+            revoked=row.revoked,
+        )
+
+    async def with_subject(self, subject: Subject) -> Sequence[NodeId]:
+        """See `attestor.NodeReads`."""
+        self._reads.add(("subject", subject.digest))
+        found = await self._loader.get(self._loader.nodes_by_subject, subject.digest)
+        return [NodeId(node) for node in found or ()]
+
 
 class Bindings:
     """Implements `attestor.BindingReads` for one attestor and notes what was read."""
@@ -216,7 +172,7 @@ class Requests:
 
     async def approved(self, subject: bytes, grant: Admission) -> bool:
         """See `attestor.RequestReads`."""
-        if len(subject) != 32:  # noqa: PLR2004 - SHA-256
+        if not is_digest(subject):
             message = "a subject is 32 bytes"
             raise ValueError(message)
         key = (self._attestor, subject, self._csr_sha256)
@@ -229,3 +185,41 @@ class Requests:
             return False
         self._staged.approval = (subject, snapshot)
         return True
+
+
+class Anchors:
+    """Implements `anchors.AnchorReads`."""
+
+    __slots__ = ("_loader",)
+
+    def __init__(self, loader: Loader) -> None:
+        """Read through the loader."""
+        self._loader = loader
+
+    async def image(self, image_id: str) -> Image | None:
+        """See `anchors.AnchorReads`."""
+        if not TOKEN_ID.fullmatch(image_id):
+            return None
+        return await self._loader.get(self._loader.images, image_id)
+
+    async def discovery_site(self, kid: str) -> DiscoverySite | None:
+        """See `anchors.AnchorReads`."""
+        if not _KID.fullmatch(kid):
+            return None
+        return await self._loader.get(self._loader.discovery_sites, kid)
+
+    async def cloud_account(self, provider: str, account: str) -> CloudAccount | None:
+        """See `anchors.AnchorReads`."""
+        if provider not in _PROVIDERS or not _ACCOUNT.fullmatch(account):
+            return None
+        return await self._loader.get(self._loader.cloud_accounts, (provider, account))
+
+    async def tpm_endorsement(self, ek_sha256: bytes) -> TpmEndorsement | None:
+        """See `anchors.AnchorReads`."""
+        return await self._loader.get(self._loader.tpm_endorsements, digest(ek_sha256))
+
+    async def tpm_policy(self, tenant: TenantId, pool: str) -> TpmPolicy | None:
+        """See `anchors.AnchorReads`."""
+        if not TENANT.fullmatch(tenant) or not TENANT.fullmatch(pool):
+            return None
+        return await self._loader.get(self._loader.tpm_policies, (tenant, pool))

@@ -5,7 +5,8 @@ Steps of DESIGN, section 5:
       key, binding or statement is re-keyed only by what proves the same subject (no downgrade).
       `allowReclaim` reaches nodes of the token's own tenant, pool, site and role, last admitted by
       `join-token` or named by its `expect`.
-  9.  An admission's `node_id` is accepted only if its `bind` is bound to that node, or step 8 allows it.
+  9.  An admission's `node_id` is accepted only if its `bind` is bound to that node, the certificate shown
+      is the node's current one, or step 8 allows it.
   10. `bind` belongs to one node for good; a bound subject without its `node_id` is `bound-elsewhere`.
 """
 
@@ -15,8 +16,9 @@ from uuid import UUID
 
 from watchword.handlers.attestor import Admission, Token
 from watchword.handlers.errors import Refused
+from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.ports import NodeRow, Pair
-from watchword.handlers.join.reading import HARDWARE_KEY, Loader, Nodes
+from watchword.handlers.join.reading import HARDWARE_KEY, Nodes
 from watchword.schemas.ids import AttestorId
 
 _JOIN = AttestorId("join")
@@ -89,7 +91,8 @@ async def which_node(
         raise Refused(_JOIN, "banned", tenant_id=admission.tenant)
     by_binding = bound == target
     by_token = token is not None and reclaims(token, node) and (target in (named, enrolled))
-    if not (by_binding or by_token):
+    by_certificate = await _shows_its_certificate(admission, target, loader, reads)
+    if not (by_binding or by_token or by_certificate):
         raise refusal
 
     # Step 10
@@ -101,9 +104,20 @@ async def which_node(
         raise Refused(_JOIN, "no-downgrade", tenant_id=admission.tenant)
     if node.node_key_uri is not None and node.node_key_uri != admission.node_key_uri:
         raise Refused(_JOIN, "no-downgrade", tenant_id=admission.tenant)
-    if not by_binding and await loader.bound_to(target) - set(bindings):
+    if not (by_binding or by_certificate) and await loader.bound_to(target) - set(bindings):
         raise Refused(_JOIN, "no-downgrade", tenant_id=admission.tenant)
     return Place(node, bindings)
+
+
+async def _shows_its_certificate(
+    admission: Admission, target: UUID, loader: Loader, reads: set[tuple[str, object]]
+) -> bool:
+    """Tell whether the certificate whose key was proved is the node's current one."""
+    if admission.certificate is None:
+        return False
+    reads.add(("certificate", admission.certificate))
+    row = await loader.get(loader.certificates, admission.certificate)
+    return row is not None and row.node_id == target and row.is_current and not row.revoked
 
 
 def reclaims(token: Token, node: NodeRow) -> bool:

@@ -63,6 +63,20 @@ class RequestStatements:
     consume: str
 
 
+@dataclass(frozen=True, slots=True)
+class AnchorStatements:
+    """One field for each read of what operators have written down."""
+
+    images: str
+    discovery_sites: str
+    cloud_accounts: str
+    tpm_endorsements: str
+    tpm_policies: str
+    certificates: str
+    nodes_by_subject: str
+
+
 JOINS = load(JoinStatements, "joins.sql")
 SLOTS = load(SlotStatements, "slots.sql")
 REQUESTS = load(RequestStatements, "requests.sql")
+ANCHORS = load(AnchorStatements, "anchors.sql")

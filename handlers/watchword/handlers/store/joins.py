@@ -9,15 +9,11 @@ from uuid import UUID
 
 import asyncpg
 
-from watchword.handlers.attestor import Token
-from watchword.handlers.errors import StoreUnavailable
 from watchword.handlers.join.ports import (
-    AdmittedCsr,
     Bucket,
     Digest,
     InboxClaim,
     InboxRow,
-    Look,
     NewRequest,
     NodeRow,
     Pair,
@@ -31,10 +27,10 @@ from watchword.handlers.join.ports import (
 from watchword.handlers.journal import Entry
 from watchword.handlers.store import journal
 from watchword.handlers.store.connection import Connection, Database
+from watchword.handlers.store.join_reads import ReadingConnection, columns, request_rows
 from watchword.handlers.store.join_statements import JOINS, REQUESTS
 from watchword.handlers.store.slots import Learned, Slots
-from watchword.handlers.store.translate import FOREIGN, is_away, translate
-from watchword.schemas.ids import NodeId, TenantId, TokenId
+from watchword.handlers.store.translate import FOREIGN, is_away
 
 BAN_LOCK = 0x62616E73
 """The advisory lock of bans (`bans` in ASCII): shared by batches, exclusive for a ban."""
@@ -44,13 +40,6 @@ SELECT concat_ws(' ', pg_current_xact_id()::text, current_user, current_setting(
 """
 
 _LIVE = frozenset(("adopting", "active"))
-
-
-def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:
-    """Turn rows into one list per column, also when there are none."""
-    return (
-        [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
-    )
 
 
 def _request_values(requests: Sequence[NewRequest]) -> list[tuple[Any, ...]]:
@@ -71,118 +60,15 @@ def _request_values(requests: Sequence[NewRequest]) -> list[tuple[Any, ...]]:
     ]
 
 
-def _request_rows(rows: Sequence[Any]) -> dict[RequestKey, RequestRow]:
-    return {
-        (row[0], row[1], row[2]): RequestRow(
-            (row[0], row[1], row[2]), row[3], row[4], row[5], row[6], row[7]
-        )
-        for row in rows
-    }
-
-
-class JoinSession:
-    """One connection; implements `join.ports.Session`."""
+class JoinSession(ReadingConnection):
+    """One connection of one attempt; implements `join.ports.Session`."""
 
     def __init__(self, connection: Connection, slots: Slots) -> None:
         """Take the connection; the session owns it."""
-        self.connection = connection
+        super().__init__(connection)
         self._slots = slots
         self._learned = Learned()
         self._transaction: Any = None
-        # An author of raw SQL may read and write at once; a connection does one thing at a time.
-        self._turn = asyncio.Lock()
-
-    async def _fetch(self, statement: str, *arguments: object) -> list[Any]:
-        try:
-            async with self._turn:
-                return await self.connection.fetch(statement, *arguments)
-        except FOREIGN as error:
-            raise self._translated(error) from error
-
-    async def _execute(self, statement: str, *arguments: object) -> None:
-        try:
-            async with self._turn:
-                await self.connection.execute(statement, *arguments)
-        except FOREIGN as error:
-            raise self._translated(error) from error
-
-    def _translated(self, error: Exception) -> Exception:
-        # Of a closed connection nothing is known, whatever the last error said.
-        if self.connection.is_closed():
-            return StoreUnavailable(f"{type(error).__name__}, connection closed")
-        return translate(error)
-
-    # Reads without locks
-
-    async def look(
-        self, digests: Sequence[Digest], csrs: Sequence[Digest], keys: Sequence[Digest]
-    ) -> Look:
-        """See `join.ports.Session`."""
-        inbox: dict[Digest, InboxRow] = {}
-        claims: dict[str, dict[Digest, UUID]] = {"csr": {}, "key": {}}
-        now: datetime | None = None
-        for kind, subject, outcome, node_id, csr, reason, not_after in await self._fetch(
-            JOINS.look, digests, csrs, keys
-        ):
-            if kind == "now":
-                now = not_after
-            elif kind == "inbox":
-                inbox[subject] = InboxRow(subject, outcome, node_id, csr, reason, not_after)
-            else:
-                claims[kind][subject] = node_id
-        if now is None:
-            message = "no time"
-            raise StoreUnavailable(message)
-        return Look(now, inbox, claims["csr"], claims["key"])
-
-    async def admissions(self, csrs: Sequence[Digest]) -> Mapping[Digest, AdmittedCsr]:
-        """See `join.ports.Session`."""
-        return {
-            row["csr_sha256"]: AdmittedCsr(
-                csr_sha256=row["csr_sha256"],
-                node_id=row["node_id"],
-                serial=row["serial"],
-                der=row["der"],
-                not_before=row["not_before"],
-                not_after=row["not_after"],
-                allowed_kinds=None if row["allowed_kinds"] is None else tuple(row["allowed_kinds"]),
-                stands=row["is_current"] and not row["revoked"] and row["state"] in _LIVE,
-                tenant=row["tenant"],
-                pool=row["pool"],
-                site=row["site"],
-                role=row["role"],
-            )
-            for row in await self._fetch(JOINS.admissions, csrs)
-        }
-
-    async def tokens(self, ids: Sequence[str]) -> Mapping[str, Token]:
-        """See `join.ports.Reads`."""
-        return {
-            row["id"]: Token(
-                id=TokenId(row["id"]),
-                secret_sha256=row["secret_sha256"],
-                tenant=TenantId(row["tenant"]),
-                pool=row["pool"],
-                site=row["site"],
-                role=row["role"],
-                uses_left=row["uses_left"],
-                expires_at=row["expires_at"],
-                revoked=row["revoked"],
-                allow_reclaim=row["allow_reclaim"],
-                allowed_kinds=None if row["allowed_kinds"] is None else tuple(row["allowed_kinds"]),
-                expect=json.loads(row["expect"]),
-            )
-            for row in await self._fetch(JOINS.read_tokens, ids)
-        }
-
-    async def nodes(self, ids: Sequence[UUID]) -> Mapping[UUID, NodeRow]:
-        """See `join.ports.Reads`."""
-        return {row["id"]: NodeRow(**dict(row)) for row in await self._fetch(JOINS.read_nodes, ids)}
-
-    async def bindings(self, pairs: Sequence[Pair]) -> Mapping[Pair, UUID]:
-        """See `join.ports.Reads`."""
-        rows = await self._fetch(JOINS.read_bindings, *_columns(list(pairs), 2))
-        return {(attestor, subject): NodeId(node_id) for attestor, subject, node_id in rows}
 
     # The transaction
 
@@ -217,7 +103,7 @@ class JoinSession:
         rows = [
             (c.digest, c.outcome, c.node_id, c.csr_sha256, c.reason, c.not_after) for c in claims
         ]
-        return {row[0] for row in await self._fetch(JOINS.claim_inbox, *_columns(rows, 6), now)}
+        return {row[0] for row in await self._fetch(JOINS.claim_inbox, *columns(rows, 6), now)}
 
     async def read_inbox(self, digests: Sequence[Digest]) -> Mapping[Digest, InboxRow]:
         """See `join.ports.Session`."""
@@ -232,23 +118,16 @@ class JoinSession:
         """See `join.ports.Session`."""
         return {row["id"]: NodeRow(**dict(row)) for row in await self._fetch(JOINS.lock_nodes, ids)}
 
-    async def bindings_of(self, nodes: Sequence[UUID]) -> Mapping[Pair, UUID]:
-        """See `join.ports.Session`."""
-        return {
-            (row[0], row[1]): row[2] for row in await self._fetch(JOINS.lock_node_bindings, nodes)
-        }
-
     async def claim_admissions(self, wanted: Mapping[Pair, UUID]) -> set[Pair]:
         """See `join.ports.Session`."""
         rows = [(*pair, node) for pair, node in wanted.items()]
         return {
-            (row[0], row[1])
-            for row in await self._fetch(JOINS.claim_admissions, *_columns(rows, 3))
+            (row[0], row[1]) for row in await self._fetch(JOINS.claim_admissions, *columns(rows, 3))
         }
 
     async def holders_of_admissions(self, lost: Sequence[Pair]) -> Mapping[Pair, UUID]:
         """See `join.ports.Session`."""
-        rows = await self._fetch(JOINS.holders_of_admissions, *_columns(list(lost), 2))
+        rows = await self._fetch(JOINS.holders_of_admissions, *columns(list(lost), 2))
         return {(row[0], row[1]): row[2] for row in rows}
 
     async def claim_uses(
@@ -257,14 +136,14 @@ class JoinSession:
         """See `join.ports.Session`."""
         rows = [(*pair, *use) for pair, use in wanted.items()]
         return {
-            (row[0], row[1]) for row in await self._fetch(JOINS.claim_uses, *_columns(rows, 4), now)
+            (row[0], row[1]) for row in await self._fetch(JOINS.claim_uses, *columns(rows, 4), now)
         }
 
     async def claim_bindings(self, wanted: Mapping[Pair, UUID]) -> set[Pair]:
         """See `join.ports.Session`."""
         rows = [(*pair, node) for pair, node in wanted.items()]
         return {
-            (row[0], row[1]) for row in await self._fetch(JOINS.claim_bindings, *_columns(rows, 3))
+            (row[0], row[1]) for row in await self._fetch(JOINS.claim_bindings, *columns(rows, 3))
         }
 
     async def banned(self, subjects: Sequence[Digest]) -> set[Digest]:
@@ -280,11 +159,11 @@ class JoinSession:
     ) -> None:
         """See `join.ports.Session`."""
         if admissions:
-            await self._execute(JOINS.give_back_admissions, *_columns(list(admissions), 2))
+            await self._execute(JOINS.give_back_admissions, *columns(list(admissions), 2))
         if uses:
-            await self._execute(JOINS.give_back_uses, *_columns(list(uses), 2))
+            await self._execute(JOINS.give_back_uses, *columns(list(uses), 2))
         if bindings:
-            await self._execute(JOINS.give_back_bindings, *_columns(list(bindings), 2))
+            await self._execute(JOINS.give_back_bindings, *columns(list(bindings), 2))
         if inbox:
             await self._execute(JOINS.give_back_inbox, inbox)
 
@@ -298,16 +177,16 @@ class JoinSession:
         """See `join.ports.Session`."""
         if admissions:
             rows: list[tuple[Any, ...]] = [(*pair, node) for pair, node in admissions.items()]
-            await self._execute(JOINS.correct_admissions, *_columns(rows, 3))
+            await self._execute(JOINS.correct_admissions, *columns(rows, 3))
         if uses:
             rows = [(*pair, *use) for pair, use in uses.items()]
-            await self._execute(JOINS.correct_uses, *_columns(rows, 4))
+            await self._execute(JOINS.correct_uses, *columns(rows, 4))
         if bindings:
             rows = [(*pair, node) for pair, node in bindings.items()]
-            await self._execute(JOINS.correct_bindings, *_columns(rows, 3))
+            await self._execute(JOINS.correct_bindings, *columns(rows, 3))
         if inbox:
             rows = [(c.digest, c.outcome, c.node_id, c.reason, c.not_after) for c in inbox]
-            await self._execute(JOINS.correct_inbox, *_columns(rows, 5))
+            await self._execute(JOINS.correct_inbox, *columns(rows, 5))
 
     async def supersede(
         self, nodes: Sequence[UUID], now: datetime, why: str
@@ -339,7 +218,7 @@ class JoinSession:
                 (n.id, n.attestor, n.token_id, n.node_key_uri, n.hardware_key)
                 for n in writes.rekeyed
             ]
-            await self._execute(JOINS.rekey, *_columns(rows, 5), now)
+            await self._execute(JOINS.rekey, *columns(rows, 5), now)
         certificates = [
             (
                 c.csr_sha256,
@@ -361,13 +240,13 @@ class JoinSession:
             JOINS.write,
             list(writes.spends),
             list(writes.spends.values()),
-            *_columns(nodes, 9),
-            *_columns(certificates, 12),
+            *columns(nodes, 9),
+            *columns(certificates, 12),
             now,
         )
         if writes.subjects:
             subjects = [(s.subject, s.node_id, s.kind, s.value) for s in writes.subjects]
-            await self._execute(JOINS.write_subjects, *_columns(subjects, 4))
+            await self._execute(JOINS.write_subjects, *columns(subjects, 4))
 
     async def claim_slots(self, need: Mapping[Bucket, int]) -> Mapping[Bucket, int]:
         """See `join.ports.Session`."""
@@ -393,7 +272,7 @@ class JoinSession:
             )
             for r in rows
         ]
-        await self._execute(JOINS.write_refusals, *_columns(values, 13), worker, now)
+        await self._execute(JOINS.write_refusals, *columns(values, 13), worker, now)
 
     async def append(self, entries: Sequence[Entry]) -> None:
         """See `join.ports.Session`."""
@@ -407,22 +286,18 @@ class JoinSession:
 
     # Joins that wait for an operator
 
-    async def requests(self, keys: Sequence[RequestKey]) -> Mapping[RequestKey, RequestRow]:
-        """See `join.ports.Reads`."""
-        return _request_rows(await self._fetch(REQUESTS.read, *_columns(list(keys), 3)))
-
     async def claim_requests(
         self, wanted: Sequence[NewRequest], now: datetime, expires_at: datetime
     ) -> set[RequestKey]:
         """See `join.ports.Session`."""
         rows = await self._fetch(
-            REQUESTS.claim, *_columns(_request_values(wanted), 12), now, expires_at
+            REQUESTS.claim, *columns(_request_values(wanted), 12), now, expires_at
         )
         return {(row[0], row[1], row[2]) for row in rows}
 
     async def lock_requests(self, keys: Sequence[RequestKey]) -> Mapping[RequestKey, RequestRow]:
         """See `join.ports.Session`."""
-        return _request_rows(await self._fetch(REQUESTS.lock, *_columns(list(keys), 3)))
+        return request_rows(await self._fetch(REQUESTS.lock, *columns(list(keys), 3)))
 
     async def lock_places(self, tenants: Sequence[str]) -> None:
         """See `join.ports.Session`."""
@@ -442,13 +317,13 @@ class JoinSession:
     ) -> None:
         """See `join.ports.Session`."""
         if given_back:
-            await self._execute(REQUESTS.give_back, *_columns(list(given_back), 3))
+            await self._execute(REQUESTS.give_back, *columns(list(given_back), 3))
         if renewed:
             await self._execute(
-                REQUESTS.renew, *_columns(_request_values(renewed), 12), now, expires_at
+                REQUESTS.renew, *columns(_request_values(renewed), 12), now, expires_at
             )
         if consumed:
-            await self._execute(REQUESTS.consume, *_columns(list(consumed), 3))
+            await self._execute(REQUESTS.consume, *columns(list(consumed), 3))
 
     async def savepoint(self) -> None:
         """See `join.ports.Session`."""
