@@ -32,7 +32,6 @@ _COMMANDS = (
     ("tokens", "tokens:app", "Join tokens."),
     ("nodes", "nodes:app", "Nodes that have joined."),
     ("refusals", "refusals:app", "Machines that were refused, and why."),
-    ("rebuild", "rebuild:rebuild", "Fold the journal and compare it with the tables."),
     ("config", "config:app", "The configuration as it was read."),
     ("doctor", "doctor:doctor", "Check a deployment."),
 )
@@ -55,6 +54,11 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except CycloptsError:
         return exits.USAGE
+    except ImportError as error:
+        say(
+            f"watchword: {error.name or 'a library'} is not installed; this part needs an extra of the package, such as watchword[server]"
+        )
+        return exits.FAILED
     except BrokenPipeError:
         # Whoever read our output has seen enough; the interpreter must not trip over it at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

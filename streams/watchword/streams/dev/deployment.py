@@ -122,7 +122,7 @@ def _configure(folder: DataFolder, bootstrap_servers: str, ports: dict[str, int]
 def _start(children: Children, ports: dict[str, int]) -> None:
     """Start what others need first; they stop in the reverse order, the gateway before all."""
     children.start("signer", ["signer"], ports["signer"], {})
-    # children.start("keeper", ["keeper"], ports["keeper"], {})
+    children.start("keeper", ["keeper"], ports["keeper"], {})
     children.start("relay", ["relay"], ports["relay"], {})
     for name in ("worker-1", "worker-2"):
         variables = {

@@ -40,7 +40,7 @@ class RefusalsSettings(Section):
     limit: Annotated[int, Field(ge=1, le=10_000)] = 60
     """Details published in any `window_s` for one tenant stream, attestor and reason."""
 
-    window_s: Annotated[float, Field(ge=1.0, le=3600.0)] = 60.0
+    window_s: Annotated[int, Field(ge=1, le=3600)] = 60
     """The sliding window of the limits."""
 
     attestor_limit: Annotated[int, Field(ge=1, le=100_000)] = 300

@@ -84,14 +84,17 @@ class RelaySettings(Section):
 class KeeperSettings(Section):
     """Summaries, pruning, partitions: `watchword keeper`."""
 
-    interval_s: Annotated[float, Field(ge=0.1, le=300.0)] = 5.0
-    """Rest between two rounds; summaries of refusals come at most this much late."""
+    interval_s: Annotated[float, Field(ge=0.1, le=60.0)] = 1.0
+    """Rest between two looks: the first summary of suppressed refusals is at most this much late."""
+
+    period_s: Annotated[float, Field(ge=5.0, le=3600.0)] = 60.0
+    """What one summary covers while refusals are held back."""
 
     lease_s: Annotated[float, Field(ge=2.0, le=300.0)] = 15.0
     """How long the work waits after a SIGKILL until a keeper that stands by takes over."""
 
-    partition_days_ahead: Annotated[int, Field(ge=2, le=60)] = 7
-    """For how many days ahead partitions are made; `doctor` and a metric warn when they run short."""
+    partition_days_ahead: Annotated[int, Field(ge=4, le=60)] = 7
+    """For how many days ahead partitions are made; with less than three the keeper is not ready."""
 
     refusal_retention_days: Annotated[int, Field(ge=1, le=3650)] = 30
     """How long refusals can be searched in PostgreSQL. Whole days are dropped."""

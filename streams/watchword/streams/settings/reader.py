@@ -71,7 +71,9 @@ def _problem(detail: Mapping[str, Any], sources: Mapping[str, str]) -> str:
     if path[:2] == ["attestors", "limits"]:
         del path[1]
     name = ".".join(path)
-    source = next((sources[known] for known in _prefixes(path) if known in sources), None)
+    source = next((sources[known] for known in _prefixes(path) if known in sources), None) or next(
+        (said for known, said in sources.items() if known.startswith(f"{name}.")), None
+    )
     where = f"{name} ({source})" if source else name
     if detail["type"] == "extra_forbidden":
         near = get_close_matches(path[-1], _siblings(path[:-1]), n=1)

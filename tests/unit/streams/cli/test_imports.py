@@ -1,0 +1,31 @@
+"""The agent starts light: it runs on machines that have no server's libraries."""
+
+import subprocess
+import sys
+
+SERVER_ONLY = (
+    "aiokafka",
+    "asyncpg",
+    "faust",
+    "mode",
+    "prometheus_client",
+    "starlette",
+    "uvicorn",
+    "watchword.handlers.join",
+    "watchword.handlers.store",
+)
+
+
+def test_the_agents_commands_import_no_server_part() -> None:
+    """The `agent` extra installs none of it, and 10,000 machines pay for each import."""
+    script = (
+        "import sys\n"
+        "from watchword.streams.cli.main import run\n"
+        "run(['agent', 'status', '--state', '/nonexistent'])\n"
+        f"print([name for name in {SERVER_ONLY!r} if name in sys.modules], file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert done.stderr.splitlines()[-1] == "[]"
