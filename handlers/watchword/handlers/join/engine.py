@@ -200,10 +200,14 @@ class Engine:
                 raise
             await session.commit()
             for candidate in candidates:
-                # Nothing was written of it, so it may as well be judged by what has changed.
+                # Nothing was written of these, so they may as well be judged by what has changed.
+                csr = candidate.csr
+                if isinstance(candidate.judgement, Challenged | Broken) and (
+                    csr is not None and csr.sha256 in effects.by_csr
+                ):
+                    candidate.judgement = Rejudge()
                 if isinstance(candidate.judgement, Challenged) and (
                     candidate.reads & effects.changed
-                    or (candidate.csr is not None and candidate.csr.sha256 in effects.by_csr)
                 ):
                     candidate.judgement = Rejudge()
         # What another transaction had recorded meanwhile
