@@ -219,6 +219,10 @@ async def test_a_client_that_sends_too_much_reads_why_and_may_go_on() -> None:
         pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", id="TLS"),
         pytest.param(b"junk\r\n\r\n", id="no HTTP"),
         pytest.param(b"GET / HTTP/1.1\r\nHost: g\r\nX: " + b"y" * 70_000, id="large header"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: g\r\n" + b"X:\r\n" * 40_000 + b"\r\n", id="headers"),
+        pytest.param(
+            POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 40_000, id="tiny chunks"
+        ),
         pytest.param(POST + b"Content-Length: ten\r\n\r\n", id="length"),
         pytest.param(POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n", id="two lengths"),
         pytest.param(POST + b"Transfer-Encoding: gzip\r\n\r\n", id="encoding"),
@@ -231,6 +235,16 @@ async def test_what_is_no_http_is_told_so(junk: bytes) -> None:
 
         assert await hostile.problem() == (400, "malformed")
         assert await hostile.is_closed()
+
+
+async def test_a_body_in_chunks_is_a_body() -> None:
+    """Proxies may send it so."""
+    body = b"x" * 300_000
+    chunks = b"".join(b"800\r\n" + body[:0x800] + b"\r\n" for _ in range(146)) + b"0\r\n\r\n"
+    async with gateway() as served, connected(served) as client:
+        await client.send(POST + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+
+        assert await client.problem() == (400, "undecodable")
 
 
 async def test_junk_after_an_answer_has_begun_only_closes() -> None:
