@@ -144,6 +144,10 @@ async def _in_transaction(
         row = rows.get(candidate.digest)
         candidate.judgement = Rejudge() if row is None else Replay(row)
         return
+    if candidate.csr is not None:
+        # Looked at again: an earlier request of the batch may have had the same CSR.
+        known = await session.admissions([candidate.csr.sha256])
+        candidate.admitted_before = known.get(candidate.csr.sha256)
     loader = Loader(session)
     try:
         await session.savepoint()
