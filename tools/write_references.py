@@ -3,13 +3,26 @@
 from pathlib import Path
 
 from watchword.schemas.documents import references
+from watchword.streams.cli.reference import cli_reference
+from watchword.streams.gateway.openapi import openapi_bytes
+from watchword.streams.settings.reference import configuration_reference
 
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
 
 
+def generated() -> dict[str, str]:
+    """Return every generated file by its name below `docs/reference`."""
+    return {
+        **references(),
+        "cli.md": cli_reference(),
+        "configuration.md": configuration_reference(),
+        "openapi.json": openapi_bytes().decode(),
+    }
+
+
 def main() -> None:
     """Write every file that differs."""
-    for name, content in references().items():
+    for name, content in generated().items():
         path = REFERENCE / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_text("utf-8") != content:

@@ -32,6 +32,7 @@ _COMMANDS = (
     ("tokens", "tokens:app", "Join tokens."),
     ("nodes", "nodes:app", "Nodes that have joined."),
     ("refusals", "refusals:app", "Machines that were refused, and why."),
+    ("rebuild", "rebuild:rebuild", "Fold the journal and compare it with the tables."),
     ("config", "config:app", "The configuration as it was read."),
     ("doctor", "doctor:doctor", "Check a deployment."),
 )

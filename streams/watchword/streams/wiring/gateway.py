@@ -5,6 +5,8 @@ from watchword.streams.gateway.process import run_gateway
 from watchword.streams.settings import Settings
 from watchword.streams.wiring.connections import kafka_connection
 
+_CONNECTIONS_BESIDE_WAITERS = 2000
+
 
 async def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT.
@@ -36,5 +38,6 @@ def gateway_options(settings: Settings) -> GatewayOptions:
             waiters_per_address=gateway.waiters_per_address,
             waiters=gateway.waiters,
             answer_bytes=gateway.answer_cache_bytes,
+            connections=gateway.waiters + _CONNECTIONS_BESIDE_WAITERS,
         ),
     )

@@ -1,0 +1,79 @@
+"""The reference of the settings, from the settings: `docs/reference/configuration.md`."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from watchword.streams.settings.model import Settings
+from watchword.streams.settings.sources import PREFIX, SECRETS, SHORT_FORMS
+
+_HEAD = """\
+# Configuration
+
+<!-- Written by tools/write_references.py; edit the code. -->
+
+One TOML file and variables. The file is the one of `--config`, else of `WATCHWORD_CONFIG`, else
+`$XDG_CONFIG_HOME/watchword/config.toml`, else `/etc/watchword/config.toml`. A variable is named
+`WATCHWORD_<SECTION>__<NAME>` and wins over the file; a list has commas between its items. Unknown keys
+and unknown `WATCHWORD_` variables are refused, and all problems are told at once.
+`watchword config show` prints every value and where it came from.
+
+Secrets never stand in the file: each has a setting `<name>_file`, and is also read from
+`$CREDENTIALS_DIRECTORY` (systemd's `LoadCredential=`). Of PostgreSQL, libpq's own variables
+(`PGHOST`, `PGSERVICE`, `PGPASSFILE` …) are honoured where `database.url` is not set.
+"""
+
+_CONSTRAINTS = {"ge": "≥ {}", "gt": "> {}", "le": "≤ {}", "lt": "< {}"}
+
+
+def configuration_reference() -> str:
+    """Return the page as Markdown."""
+    return "\n".join([_HEAD, *_sections()])
+
+
+def _sections() -> Iterator[str]:
+    short = {path: name for name, path in SHORT_FORMS.items()}
+    defaults = Settings()
+    for name in Settings.model_fields:
+        section: type[BaseModel] = getattr(defaults, name).__class__
+        yield f"## `[{name}]`\n\n{_text(section.__doc__ or '')}\n"
+        for field_name, field in section.model_fields.items():
+            path = (name, field_name)
+            names = [f"`{PREFIX}{name.upper()}__{field_name.upper()}`"]
+            names += [f"`{short[path]}`"] if path in short else []
+            names += [f"credential `{'.'.join(path)}`"] if path in SECRETS else []
+            yield f"### `{name}.{field_name}`\n\n{_text(field.description or '')}\n"
+            yield f"Default: {_default(field)}{_bounds(field)}. Variable: {', '.join(names)}.\n"
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default_factory is not None:
+        found: Any = field.get_default(call_default_factory=True, validated_data={})
+        # What a machine is called is another thing on each.
+        return "the host's name" if isinstance(found, str) else _written(found)
+    return _written(field.default)
+
+
+def _written(value: Any) -> str:  # noqa: ANN401 - a setting's
+    if value is None or isinstance(value, SecretStr):
+        return "not set"
+    return f"`{json.dumps(value, default=str)}`"
+
+
+def _bounds(field: FieldInfo) -> str:
+    said: list[str] = []
+    for constraint in field.metadata:
+        said += [
+            text.format(getattr(constraint, name))
+            for name, text in _CONSTRAINTS.items()
+            if getattr(constraint, name, None) is not None
+        ]
+    return f" ({', '.join(said)})" if said else ""
+
+
+def _text(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip()
