@@ -15,7 +15,6 @@ from watchword.streams.worker import metrics
 from watchword.streams.worker.options import WorkerOptions
 from watchword.streams.worker.outgoing import Outgoing
 from watchword.streams.worker.services import WorkerService
-from watchword.streams.worker.unreadable import Headers
 
 _log = structlog.get_logger(__name__)
 
@@ -36,7 +35,12 @@ class Producer(Protocol):
     async def start(self) -> None: ...  # noqa: D102
     async def stop(self) -> None: ...  # noqa: D102
     async def send(  # noqa: D102
-        self, topic: str, value: bytes, key: bytes | None, *, headers: Headers
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None,
+        *,
+        headers: list[tuple[str, bytes | None]],
     ) -> "asyncio.Future[object]": ...
 
 
@@ -55,6 +59,7 @@ def producer_factory(options: WorkerOptions) -> ProducerFactory:
             max_batch_size=_BATCH_BYTES,
             max_request_size=_REQUEST_BYTES,
             request_timeout_ms=_REQUEST_TIMEOUT_MS,
+            metadata_max_age_ms=int(options.limits.metadata_age_s * 1000),
         )
         return cast("Producer", made)
 
@@ -83,6 +88,8 @@ class Answers(WorkerService):
         self._starting = asyncio.Lock()
         self._closing: set[asyncio.Task[None]] = set()
         self._trouble: str | None = "not connected yet"
+        self._missing = asyncio.Event()
+        self._missing.set()
 
     def problem(self) -> str | None:
         """Return why answers cannot be sent now, for the health listener."""
@@ -119,11 +126,13 @@ class Answers(WorkerService):
 
     @Service.task
     async def _connect(self) -> None:
-        """Connect before the first answer, so that readiness means something."""
+        """Connect before there is an answer to send, so that readiness means something."""
         failures = 0
-        while not self.should_stop and self._producer is None:
+        while not self.should_stop:
+            await self._missing.wait()
             try:
                 await self._connected()
+                failures = 0
             except (KafkaError, OSError, TimeoutError):
                 await _back_off(failures)
                 failures += 1
@@ -163,6 +172,7 @@ class Answers(WorkerService):
                     self._close_aside(producer)
                     raise
                 self._producer, self._trouble = producer, None
+                self._missing.clear()
             return self._producer
 
     def _replace(self, producer: Producer | None, error: BaseException) -> None:
@@ -171,6 +181,7 @@ class Answers(WorkerService):
         # Another batch may have replaced it already.
         if producer is not None and producer is self._producer:
             self._producer = None
+            self._missing.set()
             self._trouble = f"Kafka: {type(error).__name__}"
             self._close_aside(producer)
 
@@ -193,7 +204,7 @@ async def _send_all(
         for index, record in enumerate(wave):
             try:
                 sent[index] = await producer.send(
-                    record.topic, record.value, record.key, headers=record.headers
+                    record.topic, record.value, record.key, headers=list(record.headers)
                 )
             except MessageSizeTooLargeError as error:
                 outcomes[index] = error

@@ -46,6 +46,7 @@ def _unseen_arguments() -> Generator[None]:
 with _unseen_arguments():
     import faust
     from faust.app.base import BootStrategy
+    from faust.types import ConsumerT
 
 
 class _NoKafka(BootStrategy):
@@ -62,6 +63,15 @@ class _Worker(faust.App):
 
     def _create_directories(self) -> None:
         """Make none: a worker runs on a read-only file system."""
+
+    def _new_consumer(self) -> ConsumerT:
+        """Return a consumer that streams may ask for what is unacknowledged there: nothing, ever.
+
+        It would run in a thread, which is not started here; its event loop is there already.
+        """
+        made = super()._new_consumer()
+        vars(made)["_thread"].thread_loop.close()
+        return made
 
 
 class _Channel(Protocol):

@@ -64,6 +64,7 @@ def consumer_factory(options: WorkerOptions) -> ConsumerFactory:
             session_timeout_ms=int(limits.session_timeout_s * 1000),
             heartbeat_interval_ms=int(limits.heartbeat_s * 1000),
             max_poll_interval_ms=int(limits.max_poll_interval_s * 1000),
+            metadata_max_age_ms=int(limits.metadata_age_s * 1000),
             # Longer than a rebalance may take, which a request to join waits for.
             request_timeout_ms=int(limits.session_timeout_s * 1000) + 4000,
             # What the client fetches ahead is not in our budget; bound it as well.

@@ -45,6 +45,8 @@ class WorkerLimits:
     heartbeat_s: float = 1.0
     max_poll_interval_s: float = 60.0
     """A source that does not turn for so long gives its partitions up."""
+    metadata_age_s: float = 10.0
+    """After it the client asks again which partitions there are; one that was added waits so long."""
     commit_every_s: float = 0.5
     revoke_s: float = 2.0
     """How long a rebalance waits for the batches in flight."""

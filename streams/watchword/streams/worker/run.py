@@ -1,12 +1,14 @@
 """The worker's process: what is started in which order, signals, and how it ends."""
 
 import asyncio
+import os
 import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
+from types import FrameType
 from typing import TypeVar
 
 import structlog
@@ -19,7 +21,7 @@ from watchword.streams.worker.app import build_app
 from watchword.streams.worker.backlog import Backlog, Budget
 from watchword.streams.worker.batches import Batches, BatchParts
 from watchword.streams.worker.consumer import consumer_factory
-from watchword.streams.worker.exits import ExitCode, exit_now
+from watchword.streams.worker.exits import ExitCode, Fatal, exit_now
 from watchword.streams.worker.options import (
     GREATEST_RECORD_BYTES,
     Judging,
@@ -54,43 +56,57 @@ def run_worker(options: WorkerOptions, service_factory: ServiceFactory) -> int:
 async def _until_a_signal(options: WorkerOptions, service_factory: ServiceFactory) -> int:
     stopping = asyncio.Event()
     health = Health()
-    loop = asyncio.get_running_loop()
-    for number in _SIGNALS:
-        loop.add_signal_handler(
-            number, partial(_on_signal, number, stopping, health, options.limits.drain_s)
-        )
+    signals = _Signals(asyncio.get_running_loop(), stopping, health, options.limits.drain_s)
+    # Not the loop's own handlers: those do not run while the loop is blocked.
+    before = {number: signal.signal(number, signals.arrived) for number in _SIGNALS}
     listener = HealthListener(health, options.health_host, options.health_port)
-    await listener.start()
     try:
+        await listener.start()
         return await _serve(options, service_factory, health, stopping)
     finally:
         await listener.stop()
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _on_signal(
-    number: signal.Signals, stopping: asyncio.Event, health: Health, drain_s: float
-) -> None:
-    if stopping.is_set():
-        _log.warning("second signal, ending at once", signal=number.name)
-        exit_now(128 + number)
-    _log.info("draining", signal=number.name)
-    health.stopping = True
-    stopping.set()
-    _watch(drain_s)
+class _Signals:
+    """The first signal drains, the second one ends the process."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        stopping: asyncio.Event,
+        health: Health,
+        drain_s: float,
+    ) -> None:
+        self._loop = loop
+        self._stopping = stopping
+        self._health = health
+        self._drain_s = drain_s
+        self._is_first = True
+
+    def arrived(self, number: int, _frame: FrameType | None) -> None:
+        """Take a signal, between any two instructions of the main thread: log and flush nothing."""
+        if not self._is_first:
+            os._exit(128 + number)
+        self._is_first = False
+        _end_after(self._drain_s)
+        self._loop.call_soon_threadsafe(self._drain, number)
+
+    def _drain(self, number: int) -> None:
+        _log.info("draining", signal=signal.Signals(number).name)
+        self._health.stopping = True
+        self._stopping.set()
 
 
-def _watch(drain_s: float) -> None:
-    """End the process when its time is over; from a thread, for a blocked loop could not do it."""
-    overdue = threading.Timer(drain_s, _overdue)
+def _end_after(seconds: float) -> None:
+    """End the process when its time is over: from a thread, and without a word.
+
+    Whatever keeps the process may have blocked the loop, or hold the lock of a log.
+    """
+    overdue = threading.Timer(seconds, os._exit, (ExitCode.DRAIN_OVERDUE,))
     overdue.daemon = True
     overdue.start()
-
-
-def _overdue() -> None:
-    _log.error("draining took too long; what is not acknowledged comes again")
-    exit_now(ExitCode.DRAIN_OVERDUE)
 
 
 async def _serve(
@@ -106,21 +122,35 @@ async def _serve(
         judging = await _unless(stopping, opening)
         if judging is None:
             return ExitCode.OK
-        app = _assemble(options, judging, health)
+        app = assemble(options, judging, health)
         await app.start()
         await _unless(stopping, until_ended(app))
         metrics.DRAIN_SECONDS.set_function(partial(_since, time.monotonic()))
         if app.crashed:
             _log.critical("worker crashed", reason=type(app.crash_reason).__name__)
-            _watch(options.limits.drain_s)
+            _end_after(options.limits.drain_s)
         began = time.monotonic()
         await app.stop()
         _log.info("drained", seconds=round(_since(began), 3))
         return ExitCode.CRASHED if app.crashed else ExitCode.OK
 
 
-def _assemble(options: WorkerOptions, judging: Judging, health: Health) -> Service:
-    """Put the parts together. They stop in the reverse order: the source drains first."""
+def assemble(
+    options: WorkerOptions, judging: Judging, health: Health, *, fatal: Fatal = exit_now
+) -> Service:
+    """Put the parts together; what is returned is not started.
+
+    They stop in the reverse order of their start: the source drains first.
+
+    Args:
+        options: What to start with; the health listener is not part of this.
+        judging: The join service, open.
+        health: Gets the worker's checks.
+        fatal: Ends the process when nothing more may be acknowledged; it must not return.
+
+    Raises:
+        WrongVersion: a library is not the one that is pinned.
+    """
     limits = options.limits
     budget = Budget(limits.held_records, limits.held_bytes, GREATEST_RECORD_BYTES)
     backlog = Backlog(budget)
@@ -135,6 +165,7 @@ def _assemble(options: WorkerOptions, judging: Judging, health: Health) -> Servi
             emit=app.emit,
             settle=batches.settle,
             gate=judging.problem,
+            fatal=fatal,
         ),
         limits,
     )

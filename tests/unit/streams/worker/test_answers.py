@@ -11,10 +11,10 @@ from aiokafka.errors import (
     OutOfOrderSequenceNumber,
 )
 
+from tests.support.waiting import until
 from watchword.streams.worker import answers as module
 from watchword.streams.worker.answers import Answers
 from watchword.streams.worker.outgoing import CONTENT, Kind, Outgoing
-from watchword.streams.worker.unreadable import Headers
 
 LIMIT = 100
 
@@ -54,9 +54,15 @@ class FakeProducer:
         self.is_stopped = True
 
     async def send(
-        self, topic: str, value: bytes, key: bytes | None, *, headers: Headers
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None,
+        *,
+        headers: list[tuple[str, bytes | None]],
     ) -> "asyncio.Future[object]":
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        assert type(headers) is list  # aiokafka takes nothing else
         error = self._outcome(len(value))
         if self.kafka.silent:
             self.kafka.silent -= 1
@@ -64,7 +70,7 @@ class FakeProducer:
             self.is_wedged = True
             future.set_exception(error)
         else:
-            self.kafka.arrived.append(Outgoing(Kind.ANSWER, topic, key, value, headers))
+            self.kafka.arrived.append(Outgoing(Kind.ANSWER, topic, key, value, tuple(headers)))
             future.set_result(None)
         return future
 
@@ -138,8 +144,7 @@ async def test_while_kafka_is_away_the_worker_waits_and_says_so(
 ) -> None:
     kafka.unreachable = 10**9
     sending = asyncio.create_task(answers.send(_records(b"a")))
-    while len(kafka.producers) < 3:
-        await asyncio.sleep(0)
+    await until(lambda: len(kafka.producers) >= 3, "several tries")
     assert answers.problem() == "Kafka: KafkaConnectionError"
     kafka.unreachable = 0
     await sending
@@ -186,8 +191,7 @@ async def test_a_cancelled_send_leaves_the_producer_to_the_next(
 ) -> None:
     kafka.silent = 1
     sending = asyncio.create_task(answers.send(_records(b"a")))
-    while kafka.silent:
-        await asyncio.sleep(0)
+    await until(lambda: not kafka.silent, "the record was handed over")
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sending
@@ -208,9 +212,17 @@ async def test_a_started_service_is_connected_before_the_first_answer(
     assert answers.problem() == "not connected yet"
     kafka.unreachable = 2
     await answers.start()
-    while answers.problem() is not None:
-        await asyncio.sleep(0)
+    await until(lambda: answers.problem() is None, "the producer is connected")
     assert len(kafka.producers) == 3
     await answers.stop()
 
 
+async def test_a_lost_producer_is_replaced_before_the_next_answer(
+    kafka: Kafka, answers: Answers
+) -> None:
+    """Else a worker without work would not be ready for ever."""
+    await answers.start()
+    await answers.send(_records(b"x" * (LIMIT + 1)))
+    await until(lambda: answers.problem() is None, "a producer is connected")
+    assert not kafka.producers[-1].is_wedged
+    await answers.stop()

@@ -26,6 +26,7 @@ class FakeAnswers(Answers):
     """Acknowledges when it is let."""
 
     def __init__(self) -> None:
+        """Connect to nothing."""
         super().__init__(lambda: pytest.fail("no Kafka here"), deadline_s=1)
         self.sent: list[Outgoing] = []
         self.may_acknowledge = asyncio.Event()
@@ -46,6 +47,7 @@ class Bench:
     tenures: Tenures = field(default_factory=Tenures)
 
     def __post_init__(self) -> None:
+        """Put the parts together."""
         self.backlog = Backlog(self.budget)
         self.batches = Batches(
             BatchParts(self.backlog, self.service, self.answers, WorkerTopics()), WorkerLimits()
@@ -182,9 +184,7 @@ class Broken(EchoService):
         return []
 
 
-@pytest.mark.parametrize(
-    ("value", "reason"), [(b"raise", LookupError), (b"forget", WrongAnswers)]
-)
+@pytest.mark.parametrize(("value", "reason"), [(b"raise", LookupError), (b"forget", WrongAnswers)])
 async def test_a_bug_of_the_service_ends_the_worker_with_nothing_acknowledged(
     value: bytes, reason: type[Exception]
 ) -> None:
