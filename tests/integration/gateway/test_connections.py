@@ -501,8 +501,6 @@ async def test_a_gateway_that_is_cancelled_drains() -> None:
 async def test_an_address_that_is_taken_is_an_error_at_the_start() -> None:
     async with gateway() as served:
         taken = served.gateway.port
-        with pytest.raises(ExceptionGroup) as failed:
+        with pytest.raises(OSError, match="in use"):
             async with serving(nowhere(), adjust=lambda options: replace(options, port=taken)):
                 pass
-
-    assert failed.group_contains(OSError)

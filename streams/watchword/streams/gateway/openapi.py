@@ -1,10 +1,9 @@
-"""The description of the gateway's API, OpenAPI 3.1; `docs/reference/openapi.json` is its copy.
+"""The description of the gateway's API, OpenAPI 3.1.
 
-Written by `python -m watchword.streams.gateway.openapi > docs/reference/openapi.json`.
+`docs/reference/openapi.json` is its copy; `make docs` writes that again.
 """
 
 import json
-import sys
 from functools import cache
 from typing import Any
 
@@ -233,7 +232,3 @@ def _join_request() -> Json:
 def openapi_bytes() -> bytes:
     """Return the document as it is served and stored."""
     return json.dumps(openapi(), indent=2, ensure_ascii=False).encode() + b"\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.buffer.write(openapi_bytes())

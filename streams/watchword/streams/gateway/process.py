@@ -108,6 +108,7 @@ class Gateway:
         """
         await self._listener.start()
         try:
+            await self._server.start()
             async with asyncio.TaskGroup() as tasks:
                 background = [
                     tasks.create_task(_for_ever(self._requests.run())),
@@ -117,9 +118,8 @@ class Gateway:
                 if self._tls is not None and self._options.tls is not None:
                     renewing = renew_certificate(self._tls, self._options.tls)
                     background.append(tasks.create_task(_for_ever(renewing)))
+                _log.info("gateway started", host=self._options.host, port=self.port)
                 try:
-                    await self._server.start()
-                    _log.info("gateway started", host=self._options.host, port=self.port)
                     yield
                 finally:
                     await self._drain()
@@ -132,8 +132,7 @@ class Gateway:
         """Say at once that we are not ready, send waiters away, finish what is on its way."""
         self.health.stopping = True
         self._answers.send_away()
-        if self._server.started:
-            await self._server.drain()
+        await self._server.drain()
         try:
             async with asyncio.timeout(_FLUSH_S):
                 await self._pending.settle()

@@ -17,7 +17,7 @@ GUIDE = ROOT / "docs" / "reference" / "gateway.md"
 
 
 def test_the_stored_copy_is_the_one_that_is_served() -> None:
-    """Run `python -m watchword.streams.gateway.openapi > docs/reference/openapi.json`."""
+    """Client authors read the copy; `make docs` writes it again."""
     assert STORED.read_bytes() == openapi_bytes()
 
 
