@@ -1,11 +1,13 @@
 """`watchword relay` runs a relay; `watchword relay park` sets one bad event aside."""
 
+import os
 from dataclasses import asdict
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
 from watchword.handlers.errors import BadArgument
+from watchword.streams import failpoints
 from watchword.streams.cli.acting import ACTING, Acting, operating
 from watchword.streams.cli.options import CONFIGURED, SHOWN, Configured, Shown
 from watchword.streams.cli.output import say, show_rows
@@ -18,7 +20,9 @@ async def run(*, options: Configured = CONFIGURED) -> None:
     """Publish the journal's events, until SIGTERM or Ctrl-C; any number of relays share the work."""
     from watchword.streams.wiring import relay as wiring  # noqa: PLC0415 - only what this needs
 
-    await wiring.run(options.settings("relay"))
+    settings = options.settings("relay")
+    failpoints.load(os.environ)
+    await wiring.run(settings)
 
 
 @app.command

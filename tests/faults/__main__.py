@@ -1,0 +1,114 @@
+"""`python -m tests.faults`: kill, pause, cut off and fill up, and judge what comes out of it.
+
+The run is cut into rounds of ten minutes, each with a deployment of its own; after each round the
+state is on disk, so an interrupted run goes on with `--run NAME`.
+"""
+
+import argparse
+import asyncio
+import math
+import os
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+
+from tests.faults.faults.all import FAULTS, named
+from tests.faults.faults.fault import Fault
+from tests.faults.guards import SMALL, check_guard
+from tests.faults.processes.deployment import Layout
+from tests.faults.report import last_line, table
+from tests.faults.round import Plan, play
+from tests.faults.state import State
+
+_ROUND_S = 600.0
+
+
+def main(arguments: list[str]) -> int:
+    """Return 0 only if nothing was lost, doubled or wrong, and every fault was hit."""
+    options = _parse(arguments)
+    if options.list:
+        for fault in FAULTS:
+            print(fault.name)
+        return 0
+    if options.guard:
+        return asyncio.run(check_guard(options.guard, seed=options.seed))
+    name = options.run or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-seed{options.seed}"
+    try:
+        state = State.load(name)
+    except FileNotFoundError:
+        state = State(name, options.seconds, options.seed)
+    state.save()
+    if options.background:
+        return _go_to_background(state)
+    faults = [named(n) for n in options.only.split(",")] if options.only else list(FAULTS)
+    return asyncio.run(_run(state, faults, SMALL if options.small else Layout()))
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument(
+        "--seconds", type=float, default=_ROUND_S, help="how long faults are injected"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="the same choices for the same seed")
+    parser.add_argument("--run", help="the name of the run; one that was begun goes on")
+    parser.add_argument("--only", help="names of faults, with commas between")
+    parser.add_argument("--guard", help="switch this guard off, and see that it is noticed")
+    parser.add_argument(
+        "--background", action="store_true", help="return at once; the log is in build/faults"
+    )
+    parser.add_argument(
+        "--small", action="store_true", help="one broker, no standby, fewer processes"
+    )
+    parser.add_argument("--list", action="store_true", help="list the faults")
+    return parser.parse_args(arguments)
+
+
+def _go_to_background(state: State) -> int:
+    log = state.folder / "log"
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults", "--run", state.run],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    (state.folder / "pid").write_text(str(process.pid))
+    print(f"run {state.run}: process {process.pid}, log {log}")
+    return 0
+
+
+async def _run(state: State, faults: list[Fault], layout: Layout) -> int:
+    begun = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - begun:8.1f} {text}", flush=True)
+
+    rounds = max(1, math.ceil(state.seconds / _ROUND_S))
+    say(f"run {state.run}: {rounds} rounds, process {os.getpid()}")
+    while state.done < rounds:
+        plan = Plan(
+            seed=state.seed * 1000 + state.done,
+            seconds=state.seconds / rounds,
+            faults=faults,
+            layout=layout,
+        )
+        result = await play(plan, state.folder / f"round-{state.done}", say)
+        state.totals.add(result)
+        state.done += 1
+        state.save()
+        for line in result.verdict.findings.lines():
+            say(line)
+    not_hit = state.totals.not_hit(faults)
+    report = f"{table(state.totals, faults)}\n\n{last_line(state.totals)}\n"
+    (state.folder / "report.txt").write_text(report)
+    print()
+    if not_hit:
+        print(f"without a hit: {', '.join(not_hit)}")
+    print(report, end="", flush=True)
+    return 1 if state.totals.findings.total() or not_hit else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,167 @@
+"""Every acknowledged request has one final outcome, or an answer that invites another try."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from tests.faults.judge.documents import Answer, Unreadable, read_answer
+from tests.faults.judge.findings import Findings
+from tests.faults.judge.ledger import (
+    FINAL,
+    INVALID,
+    JOINED,
+    REFUSED,
+    UNAVAILABLE,
+    UNSUPPORTED,
+    Asked,
+    Ledger,
+)
+from tests.faults.judge.tables import Row
+from tests.faults.judge.topics import Record
+
+_CODES = {1: JOINED, 2: REFUSED, 3: "deferred", 4: INVALID, 5: UNSUPPORTED}
+_REFUSED_CONTENT = {"code": "ACCESS_DENIED", "message": "Join refused"}
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """What became of each request that Kafka has."""
+
+    answers: dict[bytes, list[Answer]] = field(default_factory=dict[bytes, list[Answer]])
+    final: dict[bytes, Answer] = field(default_factory=dict[bytes, Answer])
+
+
+def check_answers(
+    ledger: Ledger,
+    requests: Sequence[Record],
+    responses: Sequence[Record],
+    inbox: Sequence[Row],
+    signing: bytes,
+    findings: Findings,
+) -> Outcomes:
+    """Compare what was asked, what Kafka has, what was answered and what is recorded.
+
+    `requests` and `responses` are the whole topics, `inbox` the whole table, `signing` the 32 raw
+    bytes of the pinned key.
+    """
+    in_log = _in_log(ledger, requests, findings)
+    answers = _read_all(ledger, responses, signing, findings)
+    recorded = {bytes(row["digest"]): row for row in inbox}
+    found = Outcomes(answers)
+    for digest in sorted(in_log):
+        asked = ledger.asked[digest]
+        _check_one(asked, answers.get(digest, []), recorded.get(digest), found, findings)
+    for digest in recorded.keys() - in_log:
+        if not _is_quarantine(recorded[digest], ledger):
+            findings.wrong("inbox row of a request that is not in the topic", digest.hex())
+    _check_one_size(found, findings)
+    return found
+
+
+def _in_log(ledger: Ledger, requests: Iterable[Record], findings: Findings) -> set[bytes]:
+    found: set[bytes] = set()
+    for record in requests:
+        digest = sha256(record.value or b"").digest()
+        if digest in ledger.asked:
+            found.add(digest)
+        else:
+            findings.wrong("record in join.requests that nobody sent", record.place)
+    for asked in ledger.asked.values():
+        if asked.deliveries and asked.digest not in found:
+            findings.lost("acknowledged request that Kafka does not have", asked.digest.hex())
+    return found
+
+
+def _read_all(
+    ledger: Ledger, responses: Iterable[Record], signing: bytes, findings: Findings
+) -> dict[bytes, list[Answer]]:
+    reply_keys = {
+        a.digest: a.reply_private for a in ledger.asked.values() if a.reply_private is not None
+    }
+    answers: dict[bytes, list[Answer]] = defaultdict(list)
+    for record in responses:
+        try:
+            answer = read_answer(record.value or b"", signing, reply_keys)
+        except (Unreadable, KeyError, ValueError) as error:
+            findings.wrong("answer that does not verify", f"{record.place}: {error!r}")
+            continue
+        asked = ledger.asked.get(answer.request_sha256)
+        if asked is None:
+            findings.wrong("answer to a request that nobody made", record.place)
+            continue
+        answers[answer.request_sha256].append(answer)
+        if record.key != (asked.csr_sha256 or asked.digest):
+            findings.wrong("answer under another key", f"{record.place} {asked.kind}")
+        if answer.was_sealed != (asked.reply_private is not None):
+            findings.wrong("answer in clear that was to be sealed, or sealed unasked", record.place)
+    return dict(answers)
+
+
+def _check_one(
+    asked: Asked, answers: Sequence[Answer], row: Row | None, found: Outcomes, findings: Findings
+) -> None:
+    name = f"{asked.kind} {asked.digest.hex()[:16]}"
+    if not answers:
+        findings.lost("request without an answer", name)
+    for answer in answers:
+        if answer.outcome not in asked.outcomes | {UNAVAILABLE}:
+            findings.wrong("outcome that cannot be", f"{name}: {answer.outcome}")
+        if answer.payload["requestId"] != asked.request_id or answer.payload["csrSha256"] != (
+            None if asked.csr_sha256 is None else asked.csr_sha256.hex()
+        ):
+            findings.wrong("answer about another request or CSR", name)
+        if answer.outcome == REFUSED and answer.payload["refused"] != _REFUSED_CONTENT:
+            findings.wrong("refusal that says more", f"{name}: {answer.payload['refused']}")
+        if answer.outcome == UNAVAILABLE and UNAVAILABLE not in asked.outcomes:
+            # It invites another try, so nothing is lost; but nothing here gave a reason for it.
+            findings.wrong("UNAVAILABLE without a bug of an attestor's", name)
+    final = [answer for answer in answers if answer.outcome in FINAL]
+    kinds = {(a.outcome, a.node, a.leaf) for a in final}
+    if len(kinds) > 1:
+        findings.duplicated("request with two final outcomes", f"{name}: {[k[:2] for k in kinds]}")
+    if final:
+        found.final[asked.digest] = final[0]
+    _compare_with_inbox(asked, final[0] if final else None, row, name, findings)
+
+
+def _compare_with_inbox(
+    asked: Asked, final: Answer | None, row: Row | None, name: str, findings: Findings
+) -> None:
+    if row is None:
+        if final is not None:
+            findings.lost("final answer without an inbox row", name)
+        return
+    outcome = _CODES[row["outcome"]]
+    if outcome in FINAL and final is None:
+        findings.lost("recorded outcome that was never answered", f"{name}: {outcome}")
+        return
+    if final is not None and (outcome, row["node_id"] and str(row["node_id"])) != (
+        final.outcome,
+        final.node,
+    ):
+        findings.wrong("answer is not the recorded outcome", f"{name}: {final.outcome}, {outcome}")
+    if outcome != JOINED and row["reason"] not in asked.reasons:
+        findings.wrong("recorded reason", f"{name}: {row['reason']} is not in {set(asked.reasons)}")
+
+
+def _is_quarantine(row: Mapping[str, Any], ledger: Ledger) -> bool:
+    """Tell whether the row is of a record that cannot be parsed: it goes by its place."""
+    return any(
+        sha256(f"join.requests/{p.partition}/{p.offset}".encode()).digest() == row["digest"]
+        for p in ledger.poisons
+    )
+
+
+def _check_one_size(found: Outcomes, findings: Findings) -> None:
+    """All refusals have the same form: sealed or clear, each kind has one length."""
+    for was_sealed in (False, True):
+        sizes = {
+            answer.size
+            for answers in found.answers.values()
+            for answer in answers
+            if answer.outcome == REFUSED and answer.was_sealed == was_sealed
+        }
+        if len(sizes) > 1:
+            findings.wrong("refusals of different lengths", sorted(sizes))

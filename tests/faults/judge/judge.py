@@ -1,0 +1,112 @@
+"""The judgement of a round, over everything that it left behind."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.faults.judge.admissions import Trust, check_admissions
+from tests.faults.judge.answers import check_answers
+from tests.faults.judge.canaries import Canaries
+from tests.faults.judge.events import check_events, check_node_histories
+from tests.faults.judge.findings import Findings
+from tests.faults.judge.leaks import check_leaks
+from tests.faults.judge.ledger import Ledger
+from tests.faults.judge.letters import check_letters
+from tests.faults.judge.refusals import Bound, check_refusals
+from tests.faults.judge.tables import Tables
+from tests.faults.judge.topics import (
+    DEAD_LETTERS,
+    NODE_EVENTS,
+    REFUSED,
+    REQUESTS,
+    RESPONSES,
+    Record,
+    read_topic,
+)
+
+_OTHER_TOPICS = ("security.join.refused.ocsf", "trust.bundle")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Where the judge looks, and what it compares with."""
+
+    bootstrap_servers: str
+    dsn: str = field(repr=False)
+    ledger: Ledger
+    csr_keys: Mapping[bytes, bytes]
+    """The SHA-256 of the public key of each CSR, by the CSR's."""
+    trust: Trust
+    bound: Bound
+    canaries: Canaries
+    logs: Sequence[Path] = ()
+    pages: Sequence[tuple[str, bytes]] = ()
+    """Metrics pages and command lines, by name."""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What the judge found, and what there was."""
+
+    findings: Findings = field(default_factory=Findings)
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+
+
+async def judge(evidence: Evidence) -> Verdict:
+    """Read all topics and tables, and check every promise that they can show.
+
+    Raises:
+        Exception: something could not be read; there is no verdict then.
+    """
+    verdict = Verdict()
+    findings, ledger = verdict.findings, evidence.ledger
+    topics = await _read_topics(evidence)
+    async with Tables.opened(evidence.dsn) as tables:
+        inbox = await tables.rows("SELECT digest, outcome, node_id, reason FROM inbox")
+        outcomes = check_answers(
+            ledger, topics[REQUESTS], topics[RESPONSES], inbox, evidence.trust.signing, findings
+        )
+        nodes = await check_admissions(
+            ledger, outcomes, dict(evidence.csr_keys), evidence.trust, tables, findings
+        )
+        parked = {
+            row["id"]
+            for row in await tables.rows("SELECT event_id::text AS id FROM journal_parked")
+        }
+        if parked != ledger.injected_events:
+            findings.wrong("parked events", parked ^ ledger.injected_events)
+        published = await check_events(
+            tables, [*topics[NODE_EVENTS], *topics[REFUSED]], parked, findings
+        )
+        await check_node_histories(tables, findings)
+        refused = await check_refusals(ledger, tables, evidence.bound, findings)
+        letters = check_letters(ledger, topics[REQUESTS], topics[DEAD_LETTERS], findings)
+        looked = await check_leaks(
+            evidence.canaries, tables, topics, evidence.logs, evidence.pages, findings
+        )
+    verdict.counts = {
+        "requests": sum(1 for asked in ledger.asked.values() if asked.deliveries),
+        "records": len(topics[REQUESTS]),
+        "answers": len(topics[RESPONSES]),
+        "outcomes": len(outcomes.final),
+        "nodes": nodes,
+        "events": published.records,
+        "events again": published.again,
+        "refusals": refused.rows,
+        "published": refused.published,
+        "summarised": refused.summarised,
+        "dead letters": letters,
+        "bytes searched for secrets": looked,
+    }
+    return verdict
+
+
+async def _read_topics(evidence: Evidence) -> dict[str, list[Record]]:
+    poisons = [(poison.partition, poison.offset) for poison in evidence.ledger.poisons]
+    names = (REQUESTS, RESPONSES, NODE_EVENTS, REFUSED, DEAD_LETTERS, *_OTHER_TOPICS)
+    return {
+        name: await read_topic(
+            evidence.bootstrap_servers, name, skip=poisons if name == REQUESTS else ()
+        )
+        for name in names
+    }

@@ -1,0 +1,88 @@
+"""What was asked: the truth that the judge compares everything with. Whoever asks writes it."""
+
+from dataclasses import dataclass, field
+
+JOINED = "joined"
+REFUSED = "refused"
+INVALID = "INVALID_INPUT"
+UNSUPPORTED = "UNSUPPORTED"
+UNAVAILABLE = "UNAVAILABLE"
+FINAL = frozenset((JOINED, REFUSED, INVALID, UNSUPPORTED))
+"""The outcomes after which nothing more comes."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """One request, by its exact bytes. Times are of this process's monotonic clock, in seconds."""
+
+    digest: bytes
+    kind: str
+    outcomes: frozenset[str]
+    """What may be answered."""
+    reasons: frozenset[str] = frozenset()
+    """`<attestor>:<reason>` that may stand in the tables where it is not joined."""
+    csr_sha256: bytes | None = None
+    """None if a service cannot read that far."""
+    request_id: str | None = None
+    reply_private: bytes | None = field(default=None, repr=False)
+    token: str | None = None
+    """The public id of the token that is shown."""
+    node: str | None = None
+    """The node that is to be re-keyed."""
+    dead_letter: bytes | None = field(default=None, repr=False)
+    """The bytes that must come out of the dead-letter topic unchanged."""
+    deliveries: int = 0
+    """How often a write of it was acknowledged."""
+    acknowledged_at: float | None = None
+    """When the first write was acknowledged."""
+    answered_at: float | None = None
+    """When the first answer was seen."""
+
+
+@dataclass(slots=True)
+class Poison:
+    """A record that Kafka's client cannot parse: it has no digest, so it goes by its place."""
+
+    partition: int
+    offset: int
+    key: bytes
+    value: bytes
+
+
+class Ledger:
+    """Every request that was made in a round."""
+
+    def __init__(self) -> None:
+        """Have asked nothing yet."""
+        self.asked: dict[bytes, Asked] = {}
+        self.poisons: list[Poison] = []
+        self.injected_events: set[str] = set()
+        """Ids of journal rows that a fault put there, and that were parked."""
+        self.unacknowledged = 0
+        """Writes of which nobody knows whether Kafka has them."""
+
+    def add(self, asked: Asked) -> None:
+        """Write down a request before it is sent."""
+        self.asked[asked.digest] = asked
+
+    def acknowledge(self, digest: bytes, now: float) -> None:
+        """Write down that Kafka, or a gateway, has taken the request."""
+        asked = self.asked[digest]
+        asked.deliveries += 1
+        if asked.acknowledged_at is None:
+            asked.acknowledged_at = now
+
+    def answer(self, digest: bytes, now: float) -> None:
+        """Write down when the first answer was seen."""
+        asked = self.asked.get(digest)
+        if asked is not None and asked.answered_at is None:
+            asked.answered_at = now
+
+    def waiting(self, now: float) -> tuple[int, float]:
+        """Return how many acknowledged requests have no answer, and for how long the oldest waits."""
+        times = [
+            asked.acknowledged_at
+            for asked in self.asked.values()
+            if asked.acknowledged_at is not None and asked.answered_at is None
+        ]
+        return len(times), now - min(times, default=now)

@@ -1,0 +1,86 @@
+"""Writes requests straight to Kafka, until each write is acknowledged."""
+
+import asyncio
+import random
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+
+from tests.faults.judge.topics import REQUESTS
+from tests.faults.load.kinds import Send
+
+_PATIENCE_S = 10.0
+_REST_S = 0.3
+
+
+class KafkaSender:
+    """One producer, replaced after an error; the same bytes are then written again, as an agent would."""
+
+    def __init__(self, bootstrap_servers: str, rng: random.Random) -> None:
+        """Connect with the first write."""
+        self._servers = bootstrap_servers
+        self._rng = rng
+        self._producer: Any = None
+        self._opening = asyncio.Lock()
+        self.failures = 0
+        """Writes of which nobody knows whether Kafka has them."""
+
+    async def send(self, send: Send) -> tuple[int, int]:
+        """Return partition and offset when the write is acknowledged; it may have been made twice."""
+        while True:
+            producer = None
+            try:
+                async with asyncio.timeout(_PATIENCE_S):
+                    producer = await self._opened()
+                    partition = send.partition
+                    if send.elsewhere:
+                        numbers = sorted(await producer.partitions_for(REQUESTS))
+                        partition = self._rng.choice(numbers)
+                    sent = await producer.send_and_wait(
+                        REQUESTS, send.value, key=send.key, partition=partition
+                    )
+                    return sent.partition, sent.offset
+            except (KafkaError, OSError, TimeoutError):
+                self.failures += 1
+                await self._replace(producer)
+                await asyncio.sleep(_REST_S)
+
+    async def renew(self) -> None:
+        """Take another producer, which knows all partitions that there are now."""
+        await self._replace(self._producer)
+
+    async def close(self) -> None:
+        """Close the producer."""
+        await self._replace(self._producer)
+
+    async def _opened(self) -> Any:  # noqa: ANN401 - aiokafka has few types
+        async with self._opening:
+            if self._producer is None:
+                producer = AIOKafkaProducer(
+                    bootstrap_servers=self._servers,
+                    acks="all",
+                    enable_idempotence=True,
+                    request_timeout_ms=5000,
+                    metadata_max_age_ms=5000,
+                )
+                try:
+                    await producer.start()
+                except BaseException:
+                    await _stop(producer)
+                    raise
+                self._producer = producer
+            return self._producer
+
+    async def _replace(self, producer: Any) -> None:  # noqa: ANN401 - aiokafka has few types
+        if producer is not None and producer is self._producer:
+            self._producer = None
+            await _stop(producer)
+
+
+async def _stop(producer: Any) -> None:  # noqa: ANN401 - aiokafka has few types
+    try:
+        async with asyncio.timeout(2):
+            await producer.stop()
+    except (KafkaError, OSError, TimeoutError):
+        await producer.client.close()

@@ -1,0 +1,90 @@
+"""Reads what comes out while it comes out, to know when: the judge reads it all again."""
+
+import asyncio
+import base64
+import json
+import time
+from collections import deque
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from tests.faults.judge.ledger import Ledger
+from tests.faults.judge.topics import NODE_EVENTS, REFUSED, RESPONSES, partitions_of
+
+_TOPICS = (RESPONSES, NODE_EVENTS, REFUSED)
+_REST_S = 0.3
+_LOOK_S = 5.0
+"""Between two looks at whether there are more partitions."""
+
+
+class Tail:
+    """A consumer without a group, on every partition that there is."""
+
+    def __init__(self, bootstrap_servers: str, ledger: Ledger) -> None:
+        """Write the times of answers into the ledger."""
+        self._servers = bootstrap_servers
+        self._ledger = ledger
+        self._positions: dict[TopicPartition, int] = {}
+        self.events: dict[str, float] = {}
+        """When each event was first seen, on the wall clock, by its id."""
+        self.joined: deque[tuple[bytes, str]] = deque()
+        """Requests that were joined, as which node, for whoever takes them out."""
+
+    async def run(self) -> None:
+        """Read until cancelled, whatever Kafka does."""
+        while True:
+            consumer: Any = AIOKafkaConsumer(
+                bootstrap_servers=self._servers,
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                metadata_max_age_ms=2000,
+            )
+            try:
+                await consumer.start()
+                await self._read(consumer)
+            except (KafkaError, OSError, TimeoutError):
+                await asyncio.sleep(_REST_S)
+            finally:
+                await consumer.stop()
+
+    async def _read(self, consumer: Any) -> None:  # noqa: ANN401 - aiokafka has few types
+        known: set[TopicPartition] = set()
+        while True:
+            counts = await partitions_of(self._servers, _TOPICS)
+            there = {
+                TopicPartition(topic, number)
+                for topic, count in counts.items()
+                for number in range(count)
+            }
+            if there != known:
+                known = there
+                consumer.assign(sorted(known))
+                for partition in known:
+                    consumer.seek(partition, self._positions.get(partition, 0))
+            until = time.monotonic() + _LOOK_S
+            while time.monotonic() < until:
+                fetched = await consumer.getmany(timeout_ms=100)
+                for partition, messages in fetched.items():
+                    for message in messages:
+                        self._take(message)
+                    self._positions[partition] = messages[-1].offset + 1
+
+    def _take(self, message: Any) -> None:  # noqa: ANN401 - aiokafka has few types
+        if message.topic == RESPONSES:
+            self._take_answer(message.value)
+            return
+        event_id = (dict(message.headers).get("ce_id") or b"").decode()
+        self.events.setdefault(event_id, time.time())
+
+    def _take_answer(self, value: bytes) -> None:
+        try:
+            body = value.split(b".")[1]
+            payload = json.loads(base64.urlsafe_b64decode(body + b"=" * (-len(body) % 4)))
+            digest = bytes.fromhex(payload["requestSha256"])
+        except (ValueError, IndexError, KeyError):
+            return  # The judge says what is wrong with it.
+        self._ledger.answer(digest, time.monotonic())
+        if payload.get("outcome") == "joined":
+            self.joined.append((digest, payload["joined"]["nodeId"]))

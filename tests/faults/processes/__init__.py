@@ -1,0 +1,1 @@
+"""The deployment under test: real servers and real processes, started through the command line."""

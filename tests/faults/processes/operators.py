@@ -1,0 +1,78 @@
+"""The operator's process, as the load sees it."""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+from tests.faults.load.tokens import Token
+from tests.faults.processes.operator_program import DSN_FILE
+from tests.support.folders import ROOT
+
+_LONGEST_LINE = 16 * 1024 * 1024
+
+
+class OperatorProcess:
+    """Makes and revokes tokens; one order at a time."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        """Take a started process; `start` makes one."""
+        self._process = process
+        self._one_at_a_time = asyncio.Lock()
+
+    @classmethod
+    async def start(cls, dsn_file: Path, log: Path) -> Self:
+        """Start it, and have it make the tenant and the pool of the load."""
+        with log.open("ab") as errors:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "tests.faults.processes.operator_program",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=errors,
+                cwd=ROOT,
+                env={"PATH": os.defpath, DSN_FILE: str(dsn_file)},
+                limit=_LONGEST_LINE,
+            )
+        made = cls(process)
+        await made._order(do="found")
+        return made
+
+    async def make_tokens(self, count: int, **order: Any) -> list[Token]:  # noqa: ANN401 - a token's fields
+        """Return fresh tokens."""
+        made = await self._order(do="make", count=count, **order)
+        return [Token(token_id, bytes.fromhex(secret)) for token_id, secret in made]
+
+    async def revoke_token(self, token: Token) -> None:
+        """Let nobody join with this token any more."""
+        await self._order(do="revoke", token=token.id)
+
+    async def close(self) -> None:
+        """End the process."""
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+
+    async def _order(self, **order: Any) -> Any:  # noqa: ANN401 - JSON
+        writer, reader = self._process.stdin, self._process.stdout
+        if writer is None or reader is None:
+            message = "the operator has no pipes"
+            raise RuntimeError(message)
+        async with self._one_at_a_time:
+            # An order that was begun is carried out, whoever was waiting for it.
+            return await asyncio.shield(_exchange(writer, reader, order))
+
+
+async def _exchange(
+    writer: asyncio.StreamWriter, reader: asyncio.StreamReader, order: dict[str, Any]
+) -> Any:  # noqa: ANN401 - JSON
+    writer.write(json.dumps(order).encode() + b"\n")
+    await writer.drain()
+    line = await reader.readline()
+    if not line:
+        message = "the operator has ended"
+        raise RuntimeError(message)
+    return json.loads(line)

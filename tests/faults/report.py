@@ -1,0 +1,109 @@
+"""The table of a run, and its last line."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tests.faults.faults.fault import Fault, Injection
+from tests.faults.judge.findings import Kind
+from tests.faults.recovery import Recovery
+from tests.faults.round import Result
+
+
+@dataclass(slots=True)
+class Row:
+    """What is known of one fault after some rounds."""
+
+    hits: int = 0
+    times: int = 0
+    answer_alone_s: float | None = None
+    event_alone_s: float | None = None
+    answer_in_pairs_s: float | None = None
+    event_in_pairs_s: float | None = None
+    problems: list[str] = field(default_factory=list[str])
+
+    def add(self, injection: Injection, found: Recovery) -> None:
+        """Count one injection."""
+        self.times += 1
+        self.hits += injection.hits
+        if injection.problem:
+            self.problems.append(injection.problem)
+        if injection.together_with is None:
+            self.answer_alone_s = _greater(self.answer_alone_s, found.answer_s)
+            self.event_alone_s = _greater(self.event_alone_s, found.event_s)
+        else:
+            self.answer_in_pairs_s = _greater(self.answer_in_pairs_s, found.answer_s)
+            self.event_in_pairs_s = _greater(self.event_in_pairs_s, found.event_s)
+
+
+@dataclass(slots=True)
+class Totals:
+    """A run so far, over its rounds; plain enough to be kept as JSON."""
+
+    rows: dict[str, Row] = field(default_factory=dict[str, Row])
+    impossible: dict[str, str] = field(default_factory=dict[str, str])
+    findings: Counter[str] = field(default_factory=Counter[str])
+    lines: list[str] = field(default_factory=list[str])
+    counts: Counter[str] = field(default_factory=Counter[str])
+    skips: int = 0
+    rates: list[float] = field(default_factory=list[float])
+
+    def add(self, result: Result) -> None:
+        """Count one round."""
+        for injection, found in zip(result.injections, result.recoveries, strict=True):
+            self.rows.setdefault(injection.fault, Row()).add(injection, found)
+        self.impossible |= result.impossible
+        self.findings.update({str(k): n for k, n in result.verdict.findings.counts.items()})
+        self.lines += result.verdict.findings.lines()
+        self.counts.update(result.verdict.counts)
+        self.skips += result.skips
+        self.rates.append(result.rate)
+
+    def not_hit(self, faults: Iterable[Fault]) -> list[str]:
+        """Return the faults that could be done and were not."""
+        return [
+            fault.name
+            for fault in faults
+            if not self.rows.get(fault.name, Row()).hits and fault.name not in self.impossible
+        ]
+
+
+def table(totals: Totals, faults: Sequence[Fault]) -> str:
+    """Return one row for each fault: hits, and the worst waits alone, in pairs, and as DESIGN has them."""
+    lines = [
+        f"{'fault':32} {'hits':>5} {'answers':>9} {'events':>9} {'in pairs':>17} {'DESIGN 6':>9}"
+    ]
+    for fault in faults:
+        row = totals.rows.get(fault.name, Row())
+        pairs = f"{_seconds(row.answer_in_pairs_s)} / {_seconds(row.event_in_pairs_s)}"
+        line = (
+            f"{fault.name:32} {row.hits:5} {_seconds(row.answer_alone_s):>9} "
+            f"{_seconds(row.event_alone_s):>9} {pairs:>17} {fault.known or '-':>9}"
+        )
+        if not row.hits:
+            line += f"  NOT HIT: {totals.impossible.get(fault.name) or '; '.join(row.problems) or 'never injected'}"
+        lines.append(line)
+    counted = ", ".join(f"{count} {name}" for name, count in totals.counts.items())
+    lines += ["", f"counted: {counted}"]
+    lines.append(f"workers that exited rather than skip an offset: {totals.skips}")
+    if totals.rates:
+        lines.append(f"requests a second, in the slowest round: {min(totals.rates):.0f}")
+    return "\n".join(lines)
+
+
+def last_line(totals: Totals) -> str:
+    """Return what the run comes to."""
+    injected = sum(row.times for row in totals.rows.values())
+    lost, duplicated, wrong = (totals.findings[kind] for kind in Kind)
+    return (
+        f"faults: {injected} injected, {totals.counts['requests']} requests, "
+        f"{totals.counts['outcomes']} outcomes, {lost} lost, {duplicated} duplicated, {wrong} wrong"
+    )
+
+
+def _greater(one: float | None, other: float | None) -> float | None:
+    return max((value for value in (one, other) if value is not None), default=None)
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} s"

@@ -1,0 +1,211 @@
+"""One round: a deployment, its load, faults for a while, silence, and the judgement."""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.faults.faults.fault import Fault, Injection, Scale
+from tests.faults.judge.cursors import CursorWatch
+from tests.faults.judge.findings import Findings, merge
+from tests.faults.judge.judge import Evidence, Verdict, judge
+from tests.faults.load.load import LoadOptions
+from tests.faults.processes.deployment import BOUND, Deployment, Layout, deployed
+from tests.faults.processes.fleet import CommandFailed
+from tests.faults.recovery import Recovery, recovery
+from tests.faults.schedule import Say, Schedule
+
+_WARM_S = 3.0
+_PUBLISHED_S = 60.0
+_SUMMARISED_S = 60.0
+_FULL_ROUND_S = 600.0
+_SKIPPED = 76
+"""A worker's exit status when Kafka's client left out an offset: it is to exit, and not to go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a round consists of."""
+
+    seed: int
+    seconds: float
+    faults: Sequence[Fault]
+    layout: Layout = field(default_factory=Layout)
+    load: LoadOptions = field(default_factory=LoadOptions)
+    in_pairs: bool = True
+    patience_s: float = 120.0
+    """How long answers may come after the load."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of a round."""
+
+    verdict: Verdict
+    injections: list[Injection]
+    recoveries: list[Recovery]
+    impossible: dict[str, str]
+    skips: int
+    """Workers that exited rather than skip an offset."""
+    rate: float
+    """Requests a second while faults were injected."""
+
+
+async def play(plan: Plan, folder: Path, say: Say) -> Result:
+    """Play a round and judge it."""
+    rng = random.Random(plan.seed)  # noqa: S311 - the same choices for the same seed
+    async with deployed(folder, plan.layout, rng, plan.load) as deployment:
+        say("the deployment is ready")
+        scale = Scale(min(1.0, plan.seconds / (2 * _FULL_ROUND_S)))
+        schedule = Schedule(deployment, rng, scale, say)
+        findings = Findings()
+        rate = await _under_load(plan, deployment, schedule, findings)
+        await _until_quiet(deployment, plan.patience_s, say)
+        await deployment.look_at_pages()
+        await _rebuild(deployment, findings)
+        _check_exits(deployment, findings)
+        await _check_gateways(deployment, findings)
+        verdict = await judge(_evidence(deployment))
+        merge(findings, verdict.findings)
+        verdict.findings = findings
+        rows = await deployment.postgres.run(
+            "SELECT event_id::text, extract(epoch FROM recorded_at)::float8 FROM watchword.journal WHERE topic IS NOT NULL"
+        )
+        recorded = [(row[0], row[1]) for row in rows]
+        await _check_drain(deployment, findings)
+        return Result(
+            verdict,
+            schedule.injections,
+            [
+                recovery(
+                    injection,
+                    deployment.ledger.asked.values(),
+                    recorded,
+                    deployment.load.tail.events,
+                )
+                for injection in schedule.injections
+            ],
+            schedule.impossible,
+            sum(ended.status == _SKIPPED for ended in deployment.fleet.exits),
+            rate,
+        )
+
+
+async def _under_load(
+    plan: Plan, deployment: Deployment, schedule: Schedule, findings: Findings
+) -> float:
+    """Inject faults while machines ask; return how many requests a second there were."""
+    stop = asyncio.Event()
+    load = deployment.load
+    watch = CursorWatch(lambda: deployment.postgres.superuser_dsn)
+    meanwhile = [asyncio.create_task(load.operate()), asyncio.create_task(watch.run())]
+    loading = asyncio.create_task(load.run(stop))
+    begun = time.monotonic()
+    try:
+        await asyncio.sleep(_WARM_S)
+        await schedule.alone(plan.faults)
+        if plan.in_pairs:
+            possible = [f for f in plan.faults if f.impossible(deployment) is None]
+            await schedule.pairs(possible, begun + plan.seconds)
+        await asyncio.sleep(max(0.0, begun + plan.seconds - time.monotonic()))
+    finally:
+        stop.set()
+        await loading
+        for task in meanwhile:
+            task.cancel()
+        for task in meanwhile:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+    merge(findings, watch.findings)
+    return len(load.ledger.asked) / (time.monotonic() - begun)
+
+
+async def _until_quiet(deployment: Deployment, patience_s: float, say: Say) -> None:
+    """Wait until all is answered, published and summarised; what is not in time is for the judge."""
+    load, began = deployment.load, time.monotonic()
+    try:
+        async with asyncio.timeout(patience_s):
+            await load.drain()
+            while load.ledger.waiting(time.monotonic())[0]:
+                await asyncio.sleep(0.2)
+    except TimeoutError:
+        count, oldest_s = load.ledger.waiting(time.monotonic())
+        say(f"not all is answered: {count} wait, the oldest for {oldest_s:.1f} s")
+    for condition, within_s in (
+        (_all_published, _PUBLISHED_S),
+        (_all_summarised, _SUMMARISED_S),
+        (_all_published, _PUBLISHED_S),
+    ):
+        deadline = time.monotonic() + within_s
+        while not await condition(deployment):
+            if time.monotonic() >= deadline:
+                say(f"gave up waiting: {condition.__name__.strip('_')}")
+                break
+            await asyncio.sleep(0.5)
+    say(f"quiet after {time.monotonic() - began:.1f} s")
+
+
+async def _all_published(deployment: Deployment) -> bool:
+    rows = await deployment.postgres.run(
+        "SELECT event_id::text FROM watchword.journal WHERE topic IN ('node.events', 'security.join.refused')"
+    )
+    seen = deployment.load.tail.events
+    return all(row[0] in seen or row[0] in deployment.ledger.injected_events for row in rows)
+
+
+async def _all_summarised(deployment: Deployment) -> bool:
+    rows = await deployment.postgres.run(
+        "SELECT (SELECT count(*) FROM watchword.refusals WHERE NOT published) = "
+        "coalesce((SELECT sum((convert_from(value, 'UTF8')::jsonb ->> 'suppressed')::bigint) FROM watchword.journal "
+        "WHERE type = 'security.join.refused.window'), 0)"
+    )
+    return bool(rows[0][0])
+
+
+def _evidence(deployment: Deployment) -> Evidence:
+    return Evidence(
+        bootstrap_servers=deployment.kafka.bootstrap_servers,
+        dsn=deployment.postgres.superuser_dsn,
+        ledger=deployment.ledger,
+        csr_keys=deployment.load.supplies.csr_keys,
+        trust=deployment.trust,
+        bound=BOUND,
+        canaries=deployment.canaries,
+        logs=[*deployment.fleet.logs, *deployment.kafka.logs, *deployment.postgres.logs],
+        pages=deployment.pages,
+    )
+
+
+async def _rebuild(deployment: Deployment, findings: Findings) -> None:
+    """Fold the journal and compare it with the tables, as an operator would."""
+    try:
+        await asyncio.to_thread(deployment.fleet.command, "rebuild", "--check")
+    except CommandFailed as error:
+        findings.wrong("rebuild --check", str(error))
+
+
+def _check_exits(deployment: Deployment, findings: Findings) -> None:
+    """Nobody ends by itself, but a worker that would otherwise skip an offset."""
+    for ended in deployment.fleet.exits:
+        if not ended.was_meant and ended.status != _SKIPPED:
+            findings.wrong("process that ended by itself", f"{ended.name}: {ended.status}")
+
+
+async def _check_gateways(deployment: Deployment, findings: Findings) -> None:
+    """What a gateway took, a gateway answers."""
+    http = deployment.load.http
+    if http is None:
+        return
+    for digest in deployment.load.unanswered:
+        if not await http.await_answer(digest, within_s=10.0):
+            findings.lost("answer that no gateway has", digest.hex())
+
+
+async def _check_drain(deployment: Deployment, findings: Findings) -> None:
+    """SIGTERM ends every process in good order."""
+    for name, status in (await deployment.fleet.stop()).items():
+        if status != 0:
+            findings.wrong("exit status after SIGTERM", f"{name}: {status}")
