@@ -102,9 +102,9 @@ class Reader:
                         one.topic,
                         one.partition,
                         one.offset,
-                        one.key,
+                        one.key or b"",
                         headers["ce_id"].decode(),
-                        json.loads(one.value)["n"],
+                        json.loads(one.value or b"{}").get("n", -1),
                         one.timestamp,
                     )
                 )

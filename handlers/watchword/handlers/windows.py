@@ -12,6 +12,7 @@ Each refusal that was held back is in exactly one summary: a summary counts what
 between two snapshots, and the next one begins where it ended.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -33,7 +34,7 @@ class Limit:
     """How many details of a bucket are published in how many seconds, at the most; told in summaries."""
 
     details: int
-    seconds: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ def summary(
         first_time=None if counts.first_time is None else rfc3339(counts.first_time),
         last_time=None if counts.last_time is None else rfc3339(counts.last_time),
         limit=limit.details,
-        limit_seconds=limit.seconds,
+        limit_seconds=math.ceil(limit.seconds),
         request_ids=counts.request_ids,
     )
     return entry(

@@ -64,7 +64,7 @@ async def test_a_keeper_makes_another_connection_when_it_loses_one(
     await refuse(connection, 3)
 
     async def told() -> bool:
-        return await connection.fetchval("SELECT count(*) FROM journal") == 1
+        return bool(await connection.fetchval("SELECT count(*) = 1 FROM journal"))
 
     await until_true(told, "the summary is written after the connection was lost")
     assert made.lifecycle.stop is not None
