@@ -20,6 +20,7 @@ from watchword.handlers.store.relay import Row
 from watchword.streams import failpoints
 from watchword.streams.relay import metrics
 from watchword.streams.relay.options import RelayOptions
+from watchword.streams.relay.projections import Projected
 from watchword.streams.relay.publisher import MissingTopics, Outcome, Publisher
 from watchword.streams.relay.shards import Shard, Shards, Trouble, View, Wave
 
@@ -127,7 +128,10 @@ class Relay:
             self._lease_due = 0.0
             return Outcome()
         failpoints.hit("relay-before-send")
-        outcome = await self._publisher.publish(rows, within_s=min(left, self._options.wave_s))
+        projected = Projected(rows)
+        outcome = projected.folded(
+            await self._publisher.publish(projected.rows, within_s=min(left, self._options.wave_s))
+        )
         failpoints.hit("relay-after-send")
         self._count_wave(rows, outcome)
         return outcome
@@ -188,8 +192,11 @@ class Relay:
         rows = await store.backlog(connection, [shard.interval(view)], limit=_PROBE_ROWS)
         outcome = Outcome()
         if rows:
-            outcome = await publisher.publish(
-                rows, within_s=min(left, self._options.wave_s), singly=True
+            projected = Projected(rows)
+            outcome = projected.folded(
+                await publisher.publish(
+                    projected.rows, within_s=min(left, self._options.wave_s), singly=True
+                )
             )
         done = [row for at, row in enumerate(rows) if at in outcome.acknowledged]
         is_cut = len(done) < len(rows) or len(rows) == _PROBE_ROWS
