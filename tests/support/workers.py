@@ -1,7 +1,7 @@
 """Workers on a real Kafka, with a join service of the test's own."""
 
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -41,11 +41,15 @@ class Fleet:
         """The topics' names."""
         return WorkerTopics.prefixed(self.topics.prefix)
 
-    async def create(self, **response_configs: str) -> None:
-        """Make the topics."""
-        configs = {name.replace("_", "."): value for name, value in response_configs.items()}
-        await self.topics.create(JOIN_REQUESTS, partitions=self.partitions)
-        await self.topics.create(JOIN_RESPONSES, partitions=2, configs=configs)
+    async def create(
+        self,
+        *,
+        requests: Mapping[str, str] | None = None,
+        responses: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make the topics, with settings of their own."""
+        await self.topics.create(JOIN_REQUESTS, partitions=self.partitions, configs=requests)
+        await self.topics.create(JOIN_RESPONSES, partitions=2, configs=responses)
         await self.topics.create(JOIN_REQUESTS_DLQ)
 
     def options(self, name: str) -> WorkerOptions:

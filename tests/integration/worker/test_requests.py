@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import MessageSizeTooLargeError
 
 from tests.support.echo_service import EchoService
 from tests.support.kafka import KafkaTopics
@@ -11,6 +12,7 @@ from tests.support.record_batches import Batch, send_raw
 from tests.support.waiting import until
 from tests.support.workers import Fleet
 from watchword.schemas.requests import MAX_REQUEST_BYTES
+from watchword.schemas.topics import JOIN_REQUESTS, TOPICS
 
 pytestmark = pytest.mark.kafka
 
@@ -173,7 +175,7 @@ async def test_an_answer_that_its_topic_refuses_is_given_up_and_the_others_arriv
 ) -> None:
     """It can never be sent; waiting for it would stop the worker for good."""
     fleet = Fleet(kafka_topics, partitions=2)
-    await fleet.create(max_message_bytes="20000")
+    await fleet.create(responses={"max.message.bytes": "20000"})
     service.value_of = lambda i: b"x" * 40_000 if i.value == b"large" else i.value or b""
     await fleet.send(b"a", b"large", b"b", b"c")
     await fleet.send(b"d", partition=1)
@@ -198,3 +200,31 @@ async def test_nothing_is_fetched_while_requests_cannot_be_judged(
         problems.clear()
         await until(lambda: len(service.judged) == 1, "the request is judged")
         await worker.is_ready()
+
+
+async def test_what_producers_compress_arrives_expanded_and_bombs_do_not_arrive(
+    kafka_topics: KafkaTopics, service: EchoService
+) -> None:
+    """A worker's client lacks most codecs, and 512 KiB of gzip are half a gigabyte of memory."""
+    (requests,) = (topic for topic in TOPICS if topic.name == JOIN_REQUESTS)
+    fleet = Fleet(kafka_topics, partitions=1)
+    await fleet.create(requests=requests.configs)
+    gzipped = AIOKafkaProducer(
+        bootstrap_servers=kafka_topics.bootstrap_servers,
+        compression_type="gzip",
+        max_request_size=2**26,
+        max_batch_size=2**26,
+    )
+    await gzipped.start()
+    try:
+        await gzipped.send_and_wait(fleet.names.requests, b"a" * 1000)
+        with pytest.raises(MessageSizeTooLargeError):
+            await gzipped.send_and_wait(fleet.names.requests, bytes(2**25))
+        await gzipped.send_and_wait(fleet.names.requests, b"b" * 1000)
+    finally:
+        await gzipped.stop()
+    async with fleet.worker(service):
+        await until(lambda: len(service.judged) == 2, "both are judged")
+    stored = await fleet.read(fleet.names.requests)
+    assert [message.value for message in stored] == [b"a" * 1000, b"b" * 1000]
+    assert not service.quarantined
