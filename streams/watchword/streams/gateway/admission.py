@@ -3,7 +3,7 @@
 No secret is needed for that, so junk ends here. What is checked is public: the canonical form,
 the key policy, and that the CSR is signed by its own key. All of it runs on the event loop:
 measured, the worst body of 512 KiB that is well formed takes 5 ms, a usual one 0.2 ms, and what
-would take longer (143 ms for 50,000 unknown fields) is turned away before the JSON is parsed.
+would take longer (0.1 to 0.5 s for 40,000 unknown fields) is turned away before the JSON is parsed.
 """
 
 from dataclasses import dataclass
