@@ -42,9 +42,7 @@ def _arguments(given: Sequence[str]) -> argparse.Namespace:
         "--rate", type=float, default=default.rate, help="of the open loop, a second"
     )
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "bench.json")
-    parser.add_argument(
-        "--profile", type=Path, help="a folder for profiles; nothing else counts then"
-    )
+    parser.add_argument("--profile", type=Path, help="a folder for samples of where time goes")
     return parser.parse_args(given)
 
 

@@ -35,7 +35,7 @@ class Options:
     seconds: float = 60.0
     """How long the open loop is."""
     profile: Path | None = None
-    """Where workers write profiles, which makes them slow."""
+    """Where workers write what they spend their time on."""
 
 
 @dataclass(slots=True)
