@@ -4,10 +4,9 @@ An entry carries a published event (`value`, `headers`), or one that nobody is t
 and in `private` what a rebuild needs beyond it. Pure: ids, times and trace context are arguments.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from uuid_utils.compat import uuid7
@@ -21,9 +20,12 @@ SHARDS = 32
 
 EventClass = Literal["domain", "refusal"]
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One row of the journal but for what PostgreSQL adds (`seq`, `xid`, `recorded_at`)."""
+
+class Entry(NamedTuple):
+    """One row of the journal but for what PostgreSQL adds (`seq`, `xid`, `recorded_at`).
+
+    The order of the fields is that of the type `journal_entry`, after the shard.
+    """
 
     event_id: UUID
     event_class: EventClass

@@ -8,7 +8,7 @@ no locks. Every method raises `StoreUnavailable` (try the whole batch again, on 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from watchword.handlers.anchors import (
@@ -98,9 +98,8 @@ class TokenState:
     revoked: bool
 
 
-@dataclass(frozen=True, slots=True)
-class InboxClaim:
-    """The outcome that the attempt expects for request bytes."""
+class InboxClaim(NamedTuple):
+    """The outcome that the attempt expects for request bytes; fields in the order of the type `inbox_claim`."""
 
     digest: Digest
     outcome: int
@@ -110,9 +109,8 @@ class InboxClaim:
     not_after: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class NewNode:
-    """A row of `nodes`."""
+class NewNode(NamedTuple):
+    """A row of `nodes`; fields in the order of the type `new_node`."""
 
     id: UUID
     tenant: str
@@ -125,9 +123,8 @@ class NewNode:
     hardware_key: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class NewCertificate:
-    """A row of `node_certs`."""
+class NewCertificate(NamedTuple):
+    """A row of `node_certs`; fields in the order of the type `new_certificate`."""
 
     csr_sha256: Digest
     node_id: UUID
@@ -154,9 +151,8 @@ class NewSubject:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class RefusalRow:
-    """A row of `refusals`. `type` is `refused` or `invalid`."""
+class RefusalRow(NamedTuple):
+    """A row of `refusals`; fields in the order of the type `new_refusal`. `type` is `refused` or `invalid`."""
 
     type: str
     attestor: str

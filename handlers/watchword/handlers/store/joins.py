@@ -1,7 +1,6 @@
 """The store of the join core: its statements on one connection, and the connections themselves."""
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -100,10 +99,7 @@ class JoinSession(ReadingConnection):
 
     async def claim_inbox(self, claims: Sequence[InboxClaim], now: datetime) -> set[Digest]:
         """See `join.ports.Session`."""
-        rows = [
-            (c.digest, c.outcome, c.node_id, c.csr_sha256, c.reason, c.not_after) for c in claims
-        ]
-        return {row[0] for row in await self._fetch(JOINS.claim_inbox, *columns(rows, 6), now)}
+        return {row[0] for row in await self._fetch(JOINS.claim_inbox, claims, now)}
 
     async def read_inbox(self, digests: Sequence[Digest]) -> Mapping[Digest, InboxRow]:
         """See `join.ports.Session`."""
@@ -121,9 +117,7 @@ class JoinSession(ReadingConnection):
     async def claim_admissions(self, wanted: Mapping[Pair, UUID]) -> set[Pair]:
         """See `join.ports.Session`."""
         rows = [(*pair, node) for pair, node in wanted.items()]
-        return {
-            (row[0], row[1]) for row in await self._fetch(JOINS.claim_admissions, *columns(rows, 3))
-        }
+        return {(row[0], row[1]) for row in await self._fetch(JOINS.claim_admissions, rows)}
 
     async def holders_of_admissions(self, lost: Sequence[Pair]) -> Mapping[Pair, UUID]:
         """See `join.ports.Session`."""
@@ -199,49 +193,18 @@ class JoinSession(ReadingConnection):
 
     async def write(self, writes: Writes, now: datetime) -> None:
         """See `join.ports.Session`."""
-        nodes = [
-            (
-                n.id,
-                n.tenant,
-                n.pool,
-                n.site,
-                n.role,
-                n.attestor,
-                n.token_id,
-                n.node_key_uri,
-                n.hardware_key,
-            )
-            for n in writes.nodes
-        ]
         if writes.rekeyed:
             rows = [
                 (n.id, n.attestor, n.token_id, n.node_key_uri, n.hardware_key)
                 for n in writes.rekeyed
             ]
             await self._execute(JOINS.rekey, *columns(rows, 5), now)
-        certificates = [
-            (
-                c.csr_sha256,
-                c.node_id,
-                c.serial,
-                c.tbs_sha256,
-                c.spki_sha256,
-                c.not_before,
-                c.not_after,
-                None if c.allowed_kinds is None else json.dumps(c.allowed_kinds),
-                c.node_key_uri,
-                c.der,
-                c.who,
-                c.detail,
-            )
-            for c in writes.certificates
-        ]
         await self._execute(
             JOINS.write,
             list(writes.spends),
             list(writes.spends.values()),
-            *columns(nodes, 9),
-            *columns(certificates, 12),
+            writes.nodes,
+            writes.certificates,
             now,
         )
         if writes.subjects:
@@ -254,25 +217,7 @@ class JoinSession(ReadingConnection):
 
     async def write_refusals(self, rows: Sequence[RefusalRow], worker: str, now: datetime) -> None:
         """See `join.ports.Session`."""
-        values = [
-            (
-                r.type,
-                r.attestor,
-                r.reason,
-                r.tenant,
-                r.role,
-                r.request_sha256,
-                r.request_id,
-                r.csr_sha256,
-                r.hardware_key_sha256,
-                r.topic,
-                r.partition,
-                r.offset,
-                r.published,
-            )
-            for r in rows
-        ]
-        await self._execute(JOINS.write_refusals, *columns(values, 13), worker, now)
+        await self._execute(JOINS.write_refusals, rows, worker, now)
 
     async def append(self, entries: Sequence[Entry]) -> None:
         """See `join.ports.Session`."""

@@ -24,16 +24,4 @@ async def append(connection: Connection, entries: Sequence[Entry]) -> None:
     """
     if not entries:
         return
-    await connection.execute(
-        _SQL.append,
-        [e.event_id for e in entries],
-        [e.shard for e in entries],
-        [e.event_class for e in entries],
-        [e.topic for e in entries],
-        [e.type for e in entries],
-        [e.key for e in entries],
-        [e.headers for e in entries],
-        [e.value for e in entries],
-        [e.private for e in entries],
-        [e.occurred_at for e in entries],
-    )
+    await connection.execute(_SQL.append, [(entry.shard, *entry) for entry in entries])

@@ -34,14 +34,13 @@ SELECT pg_advisory_xact_lock_shared($1);
 -- claim_inbox
 -- Sorted, before all else. An expired deferral may be judged anew; what does not come back is somebody else's.
 INSERT INTO inbox (digest, outcome, node_id, csr_sha256, reason, not_after, at)
-SELECT digest, outcome, node_id, csr_sha256, reason, not_after, $7
-FROM unnest($1::bytea[], $2::smallint[], $3::uuid[], $4::bytea[], $5::text[], $6::timestamptz[])
-    AS claim (digest, outcome, node_id, csr_sha256, reason, not_after)
+SELECT digest, outcome, node_id, csr_sha256, reason, not_after, $2
+FROM unnest($1::inbox_claim[])
 ORDER BY digest
 ON CONFLICT (digest) DO UPDATE
     SET outcome = excluded.outcome, node_id = excluded.node_id, csr_sha256 = excluded.csr_sha256,
         reason = excluded.reason, not_after = excluded.not_after, at = excluded.at
-    WHERE inbox.not_after <= $7
+    WHERE inbox.not_after <= $2
 RETURNING digest;
 
 -- read_inbox
@@ -60,7 +59,7 @@ SELECT attestor, subject, node_id FROM node_bindings WHERE node_id = ANY($1::uui
 
 -- claim_admissions
 INSERT INTO admission_claims (kind, subject, node_id)
-SELECT kind, subject, node_id FROM unnest($1::text[], $2::bytea[], $3::uuid[]) AS claim (kind, subject, node_id)
+SELECT kind, subject, node_id FROM unnest($1::admission_claim[])
 ORDER BY kind, subject
 ON CONFLICT (kind, subject) DO NOTHING
 RETURNING kind, subject;
@@ -145,19 +144,16 @@ WITH spend AS (
     FROM unnest($1::text[], $2::int[]) AS spent (id, n) WHERE t.id = spent.id
 ), node AS (
     INSERT INTO nodes (id, tenant, pool, site, role, state, attestor, token_id, node_key_uri, hardware_key, joined_at, updated_at)
-    SELECT id, tenant, pool, site, role, 'adopting', attestor, token_id, node_key_uri, hardware_key, $24, $24
-    FROM unnest($3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[])
-        AS said (id, tenant, pool, site, role, attestor, token_id, node_key_uri, hardware_key)
+    SELECT id, tenant, pool, site, role, 'adopting', attestor, token_id, node_key_uri, hardware_key, $5, $5
+    FROM unnest($3::new_node[])
 ), certificate AS (
     INSERT INTO node_certs (csr_sha256, node_id, serial, tbs_sha256, spki_sha256, not_before, not_after, allowed_kinds, node_key_uri, der, issued_at)
-    SELECT csr_sha256, node_id, serial, tbs_sha256, spki_sha256, not_before, not_after,
-           CASE WHEN allowed_kinds IS NULL THEN NULL ELSE ARRAY(SELECT jsonb_array_elements_text(allowed_kinds::jsonb)) END, node_key_uri, der, $24
-    FROM unnest($12::bytea[], $13::uuid[], $14::bytea[], $15::bytea[], $16::bytea[], $17::timestamptz[], $18::timestamptz[], $19::text[], $20::text[], $21::bytea[])
-        AS said (csr_sha256, node_id, serial, tbs_sha256, spki_sha256, not_before, not_after, allowed_kinds, node_key_uri, der)
+    SELECT csr_sha256, node_id, serial, tbs_sha256, spki_sha256, not_before, not_after, allowed_kinds, node_key_uri, der, $5
+    FROM unnest($4::new_certificate[])
 )
 INSERT INTO audit_log (at, who, action, target, detail)
-SELECT $24, who, 'node.join', node_id::text, detail::jsonb
-FROM unnest($22::text[], $13::uuid[], $23::text[]) AS said (who, node_id, detail);
+SELECT $5, who, 'node.join', node_id::text, detail::jsonb
+FROM unnest($4::new_certificate[]);
 
 -- write_subjects
 INSERT INTO node_subjects (subject, node_id, kind, value)
@@ -170,7 +166,5 @@ ON CONFLICT (subject, node_id) DO NOTHING;
 INSERT INTO refusals (type, attestor, reason, tenant, role, request_sha256, request_id, csr_sha256, hardware_key_sha256,
     topic, "partition", "offset", worker, published, occurred_at)
 SELECT type, attestor, reason, tenant, role, request_sha256, request_id, csr_sha256, hardware_key_sha256,
-    topic, part, off, $14, published, $15
-FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::text[], $8::bytea[], $9::bytea[],
-    $10::text[], $11::int[], $12::bigint[], $13::boolean[])
-    AS said (type, attestor, reason, tenant, role, request_sha256, request_id, csr_sha256, hardware_key_sha256, topic, part, off, published);
+    topic, "partition", "offset", $2, published, $3
+FROM unnest($1::new_refusal[]);
