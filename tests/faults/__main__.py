@@ -107,7 +107,7 @@ async def _run(state: State, faults: list[Fault], layout: Layout) -> int:
     if not_hit:
         print(f"without a hit: {', '.join(not_hit)}")
     print(report, end="", flush=True)
-    return 1 if state.totals.findings.total() or not_hit else 0
+    return 1 if any(state.totals.findings.values()) or not_hit else 0
 
 
 if __name__ == "__main__":

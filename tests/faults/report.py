@@ -1,7 +1,6 @@
 """The table of a run, and its last line."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.faults.faults.fault import Fault, Injection
@@ -42,9 +41,9 @@ class Totals:
 
     rows: dict[str, Row] = field(default_factory=dict[str, Row])
     impossible: dict[str, str] = field(default_factory=dict[str, str])
-    findings: Counter[str] = field(default_factory=Counter[str])
+    findings: dict[str, int] = field(default_factory=dict[str, int])
     lines: list[str] = field(default_factory=list[str])
-    counts: Counter[str] = field(default_factory=Counter[str])
+    counts: dict[str, int] = field(default_factory=dict[str, int])
     skips: int = 0
     rates: list[float] = field(default_factory=list[float])
 
@@ -53,9 +52,9 @@ class Totals:
         for injection, found in zip(result.injections, result.recoveries, strict=True):
             self.rows.setdefault(injection.fault, Row()).add(injection, found)
         self.impossible |= result.impossible
-        self.findings.update({str(k): n for k, n in result.verdict.findings.counts.items()})
+        _count(self.findings, {str(k): n for k, n in result.verdict.findings.counts.items()})
         self.lines += result.verdict.findings.lines()
-        self.counts.update(result.verdict.counts)
+        _count(self.counts, result.verdict.counts)
         self.skips += result.skips
         self.rates.append(result.rate)
 
@@ -94,11 +93,16 @@ def table(totals: Totals, faults: Sequence[Fault]) -> str:
 def last_line(totals: Totals) -> str:
     """Return what the run comes to."""
     injected = sum(row.times for row in totals.rows.values())
-    lost, duplicated, wrong = (totals.findings[kind] for kind in Kind)
+    lost, duplicated, wrong = (totals.findings.get(str(kind), 0) for kind in Kind)
     return (
-        f"faults: {injected} injected, {totals.counts['requests']} requests, "
-        f"{totals.counts['outcomes']} outcomes, {lost} lost, {duplicated} duplicated, {wrong} wrong"
+        f"faults: {injected} injected, {totals.counts.get('requests', 0)} requests, "
+        f"{totals.counts.get('outcomes', 0)} outcomes, {lost} lost, {duplicated} duplicated, {wrong} wrong"
     )
+
+
+def _count(into: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, count in more.items():
+        into[name] = into.get(name, 0) + count
 
 
 def _greater(one: float | None, other: float | None) -> float | None:

@@ -1,7 +1,6 @@
 """What is kept of a run, so that it can go on after an interruption."""
 
 import json
-from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -43,13 +42,6 @@ class State:
         """
         raw = json.loads((RUNS / run / "state.json").read_text())
         kept = raw.pop("totals")
-        totals = Totals(
-            rows={name: Row(**row) for name, row in kept["rows"].items()},
-            impossible=kept["impossible"],
-            findings=Counter(kept["findings"]),
-            lines=kept["lines"],
-            counts=Counter(kept["counts"]),
-            skips=kept["skips"],
-            rates=kept["rates"],
-        )
+        rows = {name: Row(**row) for name, row in kept.pop("rows").items()}
+        totals = Totals(rows=rows, **kept)
         return cls(**raw, totals=totals)
