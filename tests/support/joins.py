@@ -1,5 +1,6 @@
 """A join service on a real database, and machines that ask it."""
 
+import asyncio
 import contextlib
 import json
 from base64 import b64decode
@@ -146,6 +147,8 @@ class Bench:
         self.signing = signing
         self.authority = authority
         self._offset = 0
+        self._sql: asyncpg.Connection[asyncpg.Record] | None = None
+        self._turn = asyncio.Lock()
 
     def machine(self) -> Machine:
         """Return a machine with a fresh key."""
@@ -170,11 +173,26 @@ class Bench:
 
     async def fetch(self, query: str, *arguments: object) -> list[Any]:
         """Return rows of plain SQL."""
-        connection = await asyncpg.connect(self.dsn, server_settings={"search_path": "watchword"})
-        try:
-            return list(await connection.fetch(query, *arguments))
-        finally:
-            await connection.close()
+        async with self._turn:
+            return list(await (await self._connection()).fetch(query, *arguments))
+
+    async def run(self, script: str) -> None:
+        """Run several statements."""
+        async with self._turn:
+            await (await self._connection()).execute(script)
+
+    async def _connection(self) -> "asyncpg.Connection[asyncpg.Record]":
+        if self._sql is None or self._sql.is_closed():
+            self._sql = await asyncpg.connect(
+                self.dsn, server_settings={"search_path": "watchword", "application_name": "bench"}
+            )
+        return self._sql
+
+    async def close(self) -> None:
+        """Close the connection of plain SQL."""
+        if self._sql is not None:
+            await self._sql.close()
+            self._sql = None
 
     async def one(self, query: str, *arguments: object) -> Any:  # noqa: ANN401 - what the column holds
         """Return the first column of the first row."""
@@ -234,7 +252,7 @@ async def join_bench(  # noqa: PLR0913 - what a test may change
     observer: Observer | None = None,
     waiting_per_tenant: int = 1000,
 ) -> AsyncGenerator[Bench]:
-    """Give a service on this database; every attestor of the list may return anything."""
+    """Give a service on this database; an attestor may return what its `limits` say, else anything."""
     made, seal_to, signing, authority = crypto or keys()
     made.signer = signer(made.signer)
     extra = list(attestors)
@@ -248,15 +266,23 @@ async def join_bench(  # noqa: PLR0913 - what a test may change
         made,
         extra,
         JoinSeams(
-            policy=JoinPolicy({AttestorId(a.id): ANYTHING for a in extra if hasattr(a, "id")}),
+            policy=JoinPolicy(
+                {
+                    AttestorId(a.id): getattr(a, "limits", ANYTHING)
+                    for a in extra
+                    if hasattr(a, "id")
+                }
+            ),
             before_commit=before_commit,
             observer=observer or Unobserved(),
             waiting_per_tenant=waiting_per_tenant,
         ),
     )
+    bench = Bench(dsn, engine, seal_to, signing, authority)
     try:
-        yield Bench(dsn, engine, seal_to, signing, authority)
+        yield bench
     finally:
+        await bench.close()
         await store.close()
 
 

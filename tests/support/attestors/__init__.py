@@ -1,0 +1,1 @@
+"""Attestors for tests."""
