@@ -25,8 +25,9 @@ from watchword.schemas.topics import JOIN_REFUSED
 Bucket = tuple[str, str, str]
 """Tenant, attestor, reason."""
 
-MAX_ROWS = 500_000
-"""A period ends early when it has so many rows: counting what is distinct has to stay cheap."""
+MAX_ROWS = 200_000
+"""A period ends early when all its buckets together have so many rows: what is distinct is counted over
+all of them in one statement, which has to stay within seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +100,12 @@ def look(
 ) -> Look:
     """Decide which buckets get a summary; `from_snapshot` is where this look began to count."""
     due: dict[Bucket, Due] = {}
-    grown: dict[Bucket, int] = {}
+    more = {bucket: seen[bucket].recorded for bucket in windows if bucket in seen}
+    is_full = sum(more.values()) + sum(w.recorded for w in windows.values()) >= MAX_ROWS
     for bucket, window in windows.items():
-        more = seen[bucket].recorded if bucket in seen else 0
-        if now - window.period_start >= period or window.recorded + more >= MAX_ROWS:
+        if is_full or now - window.period_start >= period:
             due[bucket] = Due(window.from_snapshot, window.period_start)
-        elif more:
-            grown[bucket] = more
+    grown = {bucket: rows for bucket, rows in more.items() if bucket not in due}
     for bucket, found in seen.items():
         if bucket not in windows and found.suppressed:
             due[bucket] = Due(from_snapshot, None)

@@ -1,20 +1,18 @@
 """A database, and keepers on it."""
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from tests.support.keepers import Options
 from watchword.handlers.store.connection import Connection, Database
 from watchword.handlers.windows import Limit
 from watchword.streams.health import Health
 from watchword.streams.keeper import KeeperOptions
 from watchword.streams.lifecycle import Lifecycle
-
-Options = Callable[..., KeeperOptions]
 
 
 @pytest_asyncio.fixture
@@ -47,11 +45,3 @@ def options(database: str) -> Options:
         )
 
     return make
-
-
-async def told(connection: Connection) -> list[dict[str, Any]]:
-    """Return the summaries in the journal, in order."""
-    rows = await connection.fetch(
-        "SELECT value FROM journal WHERE type = 'security.join.refused.window' ORDER BY seq"
-    )
-    return [json.loads(row["value"]) for row in rows]

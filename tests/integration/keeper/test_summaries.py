@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.integration.keeper.conftest import Options, told
+from tests.support.keepers import Options, told
 from tests.support.refusals import refuse
 from watchword.handlers.journal import refusal_key, shard_of
 from watchword.handlers.store import keeper as store

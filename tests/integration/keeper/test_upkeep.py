@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.integration.keeper.conftest import Options
+from tests.support.keepers import Options
 from tests.support.refusals import refuse
 from tests.support.waiting import until, until_true
 from watchword.handlers.store import partitions

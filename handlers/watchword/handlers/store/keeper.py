@@ -48,6 +48,7 @@ class _Statements:
     last_xid: str
     count: str
     windows: str
+    summary_limits: str
     summarise: str
     open_windows: str
     close_windows: str
@@ -61,6 +62,8 @@ _SQL = load(_Statements, "keeper.sql")
 
 _SESSION = "SET enable_seqscan = off;"
 """A partition of this hour has no statistics yet, and may be large."""
+
+_SUMMARY_PATIENCE_S = 65.0
 
 PRUNED_AT_ONCE = 5_000
 """Rows of one pruning transaction: milliseconds, so that nobody waits for it."""
@@ -197,8 +200,13 @@ async def _counts(
 ) -> dict[Bucket, Counts]:
     if not due:
         return {}
+    await connection.execute(_SQL.summary_limits)
     rows = await connection.fetch(
-        _SQL.summarise, *_columns(due), [one.from_snapshot for one in due.values()], until
+        _SQL.summarise,
+        *_columns(due),
+        [one.from_snapshot for one in due.values()],
+        until,
+        timeout=_SUMMARY_PATIENCE_S,
     )
     return {
         _bucket(row): Counts(

@@ -67,6 +67,10 @@ GROUP BY tenant, attestor, reason;
 -- windows
 SELECT tenant, attestor, reason, period_start, from_snapshot::text, recorded FROM refusal_windows;
 
+-- summary_limits
+-- A look counts up to 200,000 rows, also when the machine is at its limits: which is when there are so many.
+SET LOCAL work_mem = '64MB'; SET LOCAL statement_timeout = '60s';
+
 -- summarise
 -- Everything that is due, in one pass over what became visible since the oldest of its snapshots.
 WITH due AS MATERIALIZED (
