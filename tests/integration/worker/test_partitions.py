@@ -10,7 +10,7 @@ from aiokafka.structs import TopicPartition
 from tests.support.echo_service import EchoService
 from tests.support.kafka import KafkaTopics
 from tests.support.waiting import until
-from tests.support.workers import Fleet
+from tests.support.workers import Fleet, Worker
 from watchword.streams.dev.kafka import EmbeddedKafka
 from watchword.streams.worker import metrics
 from watchword.streams.worker.options import WorkerLimits
@@ -179,14 +179,33 @@ async def test_a_worker_waits_for_kafka_says_so_and_goes_on(
         await worker.is_ready()
         kafka_broker.pause()
         try:
-            await until(lambda: bool(worker.health.problems()), "it says so", within_s=40)
+            await until(lambda: bool(worker.health.problems()), "it says so", within_s=60)
             assert not worker.app.crashed
         finally:
             kafka_broker.resume()
-        await fleet.send(b"a")
-        await until(lambda: len(service.judged) == 1, "it goes on", within_s=40)
+        await _goes_on(fleet, service, worker)
+
+
+async def test_a_worker_outlives_a_restart_of_kafka(
+    fleet: Fleet, kafka_broker: EmbeddedKafka
+) -> None:
+    service = EchoService()
+    async with fleet.worker(service) as worker:
         await worker.is_ready()
+        await kafka_broker.kill()
+        await until(lambda: bool(worker.health.problems()), "it says so", within_s=60)
+        await kafka_broker.start()
+        await _goes_on(fleet, service, worker)
+
+
+async def _goes_on(fleet: Fleet, service: EchoService, worker: Worker) -> None:
+    await fleet.send(b"a")
+    await until(lambda: len(service.judged) == 1, "it goes on", within_s=60)
+    await worker.is_ready()
+    assert not worker.app.crashed
+    await worker.app.stop()
     assert await fleet.answers() == [b"a"]
+    assert (await fleet.committed())[0] == 1
     assert not fleet.ended
 
 

@@ -120,7 +120,7 @@ class Answers(WorkerService):
         """Close the producer."""
         if (producer := self._producer) is not None:
             self._producer = None
-            await _close(producer)
+            self._close_aside(producer)
         if self._closing:
             await asyncio.wait(self._closing, timeout=_CLOSE_S)
 

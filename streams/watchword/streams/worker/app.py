@@ -1,6 +1,6 @@
 """The faust app: an agent on a channel in memory, and our services around it.
 
-faust's own Kafka client is off, because it loses records (docs/decisions). What is left of faust
+faust's own Kafka client is off, because it loses records (docs/decisions/worker-source.md). What is left of faust
 is the application: agents, services that start and stop in order, sensors, and crashes that end
 the process. There are no tables, no topics of its own, no web server, no folder and no producer.
 """
