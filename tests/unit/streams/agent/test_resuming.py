@@ -10,9 +10,10 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from tests.support.agents import ChallengedProver, Crash, Machine, bootstrapped
+from tests.support.agents import ChallengedProver, Crash, Machine
 from watchword.schemas.requests import Claims
 from watchword.schemas.responses import Failure
+from watchword.streams.agent.bootstrap import bootstrap
 from watchword.streams.agent.errors import JoinRefused, RequestNotUsable
 from watchword.streams.agent.identity import Identity
 from watchword.streams.agent.join import JoinOptions
@@ -298,13 +299,19 @@ def test_machine_that_dies_while_it_joins_again_has_the_old_files_or_the_new(
 
 
 def test_bootstrap_that_dies_is_done_or_not_begun(tmp_path: Path) -> None:
-    """A pin without keys, or keys without a pin, must not look like trust."""
+    """A pin without keys, or keys without a pin, must not look like trust, nor be in the way."""
+    reached = 0
     for call in range(1, 200):
         machine = Machine(tmp_path / str(call))
-        state = tmp_path / f"{call}-new"
-        died = dies_at(call, lambda: bootstrapped(state, machine.service))  # noqa: B023 - used at once
-        machine.state = state
-        machine.keystore = bootstrapped(state, machine.service)
+        machine.state = tmp_path / f"{call}-new"
+
+        def work(machine: Machine = machine) -> None:
+            asyncio.run(bootstrap(machine.state, machine.wire, pin=machine.service.pin))
+
+        died = dies_at(call, work)
+        work()
         asyncio.run(machine.join(machine.service.joined))
         if not died:
             break
+        reached = call
+    assert reached > 10

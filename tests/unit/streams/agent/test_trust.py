@@ -102,17 +102,30 @@ async def test_newer_set_is_taken_and_kept(tmp_path: Path) -> None:
     assert load_trust(Keystore(tmp_path), time.clock).key_set.version == 7
 
 
-async def test_older_set_is_never_taken_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("older", ["key set", "trust bundle"])
+async def test_older_document_is_never_taken_again(tmp_path: Path, older: str) -> None:
     """A relay may play back what it once recorded."""
     service, time = Service(), Time()
+    service.version = 6
+    recorded = service.key_set(), service.trust_bundle()
     service.version = 7
     bootstrapped(tmp_path, service)
-    trust = keeper(tmp_path, Wire(service), time)
-    service.version = 6
+
+    class Relay(Wire):
+        async def key_set(self) -> bytes:
+            return recorded[0] if older == "key set" else service.key_set()
+
+        async def trust_bundle(self) -> bytes:
+            return recorded[1] if older == "trust bundle" else service.trust_bundle()
+
+    trust = keeper(tmp_path, Relay(service), time)
+    service.version = 8
     await trust.refresh()
 
     assert trust.current.key_set.version == 7
-    assert load_trust(Keystore(tmp_path), time.clock).key_set.version == 7
+    stored = load_trust(Keystore(tmp_path), time.clock)
+    assert stored.bundle is not None
+    assert (stored.key_set.version, stored.bundle.version) == (7, 7)
 
 
 async def test_forged_set_changes_nothing(tmp_path: Path) -> None:
