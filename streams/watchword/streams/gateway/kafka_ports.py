@@ -1,7 +1,6 @@
 """aiokafka's clients as the gateway uses them, with types: it has none of its own to rely on."""
 
-import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -19,7 +18,7 @@ class Consumer(Protocol):
     """What a tail calls."""
 
     async def start(self) -> None: ...  # noqa: D102 - the names are aiokafka's
-    async def stop(self) -> None: ...  # noqa: D102
+    def stop(self) -> Coroutine[Any, Any, None]: ...  # noqa: D102
     async def getone(self, *partitions: TopicPartition) -> Record: ...  # noqa: D102
     async def position(self, partition: TopicPartition) -> int: ...  # noqa: D102
     def assignment(self) -> set[TopicPartition]: ...  # noqa: D102
@@ -37,7 +36,7 @@ class Producer(Protocol):
     """What the sender calls."""
 
     async def start(self) -> None: ...  # noqa: D102
-    async def stop(self) -> None: ...  # noqa: D102
+    def stop(self) -> Coroutine[Any, Any, None]: ...  # noqa: D102
     async def partitions_for(self, topic: str) -> set[int]: ...  # noqa: D102
     async def send_and_wait(  # noqa: D102
         self, topic: str, value: bytes, *, key: bytes, headers: Sequence[tuple[str, bytes]]
@@ -77,29 +76,3 @@ def new_producer(
         request_timeout_ms=int(deadline_s * 1000),
     )
     return cast("Producer", made)
-
-
-async def close(client: Consumer | Producer, *, patience_s: float) -> None:
-    """Stop a client, and go on without it if that fails or takes longer. Never raises its errors.
-
-    In a task of its own: aiokafka's fetcher awaits what it has cancelled, so that `stop` may raise
-    a CancelledError that is nobody's, and it may swallow one that is ours.
-    """
-    stopping = asyncio.ensure_future(client.stop())
-    await asyncio.wait((stopping,), timeout=patience_s)
-    if stopping.done() and not stopping.cancelled() and stopping.exception() is None:
-        return
-    stopping.add_done_callback(_look)
-    stopping.cancel()
-    # What `stop` did not get to: the sockets.
-    inside: Any = getattr(client, "_client", None) or getattr(client, "client", None)
-    if inside is not None:
-        closing = asyncio.ensure_future(inside.close())
-        closing.add_done_callback(_look)
-        await asyncio.wait((stopping, closing), timeout=patience_s)
-
-
-def _look(task: asyncio.Future[Any]) -> None:
-    """Look at an error that nobody waits for, or the loop complains about it."""
-    if not task.cancelled():
-        task.exception()

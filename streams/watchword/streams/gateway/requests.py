@@ -16,8 +16,9 @@ from watchword.handlers.errors import Unavailable
 from watchword.schemas.requests import MAX_REQUEST_BYTES
 from watchword.streams.gateway import metrics
 from watchword.streams.gateway.admission import Admitted
-from watchword.streams.gateway.kafka_ports import Producer, close, new_producer
+from watchword.streams.gateway.kafka_ports import Producer, new_producer
 from watchword.streams.kafka_clients import KafkaConnection
+from watchword.streams.kafka_closing import close
 
 _log = structlog.get_logger(__name__)
 

@@ -16,8 +16,9 @@ from aiokafka.errors import IllegalStateError, KafkaError
 from aiokafka.structs import TopicPartition
 
 from watchword.streams.gateway import metrics
-from watchword.streams.gateway.kafka_ports import Consumer, Record, close, new_consumer
+from watchword.streams.gateway.kafka_ports import Consumer, Record, new_consumer
 from watchword.streams.kafka_clients import KafkaConnection
+from watchword.streams.kafka_closing import close
 
 _log = structlog.get_logger(__name__)
 

@@ -1,12 +1,12 @@
 """aiokafka's consumer as the source needs it, and the few looks inside it that it does not offer."""
 
-import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol, cast
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
+from watchword.streams.kafka_closing import close as stop_client
 from watchword.streams.worker import records
 from watchword.streams.worker.options import MIB, WorkerOptions
 
@@ -19,7 +19,7 @@ class Consumer(Protocol):
     """What the source calls."""
 
     async def start(self) -> None: ...  # noqa: D102
-    async def stop(self) -> None: ...  # noqa: D102
+    def stop(self) -> Coroutine[Any, Any, None]: ...  # noqa: D102
     def subscribe(self, topics: list[str], *, listener: ConsumerRebalanceListener) -> None: ...  # noqa: D102
     def assignment(self) -> set[TopicPartition]: ...  # noqa: D102
     async def getmany(  # noqa: D102
@@ -98,13 +98,7 @@ async def close(consumer: Consumer) -> None:
 
     A static member does not leave its group: a restart within the session keeps its partitions.
     """
-    try:
-        async with asyncio.timeout(_CLOSE_S):
-            await consumer.stop()
-    except Exception:  # noqa: BLE001 - what cannot be closed is given up
-        client = _inside(consumer, "_client")
-        if client is not None:
-            await client.close()
+    await stop_client(consumer, patience_s=_CLOSE_S)
 
 
 def _inside(consumer: Consumer, name: str) -> Any:  # noqa: ANN401 - aiokafka has no types
