@@ -1,5 +1,6 @@
 """The command line, as processes of their own, on a real PostgreSQL."""
 
+import asyncio
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from watchword.handlers.attestors.join_token.evidence import parse_token
@@ -174,3 +176,34 @@ def test_a_process_stops_on_the_first_signal(environment: dict[str, str]) -> Non
                 break
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
+
+
+async def test_the_tail_shows_refusals_as_they_come_until_it_is_interrupted(
+    database: str, environment: dict[str, str]
+) -> None:
+    """The security team has it when the SIEM is down."""
+    connection = await asyncpg.connect(database)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "watchword.streams.cli", "refusals", "tail", "--output", "jsonl",
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert b"following" in await process.stderr.readline()
+        await connection.execute(
+            "INSERT INTO watchword.refusals (type, attestor, reason, tenant, request_sha256, topic,"
+            ' partition, "offset", worker, published, occurred_at)'
+            " VALUES ('refused', 'join-token', 'expired', 'root', sha256('x'), 't', 0, 0, 'w', true, now())"
+        )
+
+        found = json.loads(await process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+
+        assert (found["reason"], found["tenant"]) == ("expired", "root")
+        assert await process.wait() == 130
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        await connection.close()

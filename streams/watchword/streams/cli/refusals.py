@@ -82,6 +82,8 @@ async def tail(
     async with operating(options) as (_, database):
         looks = refusals.tail_refusals(database, tenant=tenant, attestor=attestor, reason=reason)
         async with aclosing(looks):
+            await anext(looks)
+            say("following; Ctrl-C ends it")
             async for rows in looks:
                 if options.form == "table":
                     show_lines(rows, _COLUMNS)

@@ -18,11 +18,11 @@ app = App(name="relay", help="Carry the journal's events to Kafka.")
 @app.default
 async def run(*, options: Configured = CONFIGURED) -> None:
     """Publish the journal's events, until SIGTERM or Ctrl-C; any number of relays share the work."""
-    from watchword.streams.wiring import relay as wiring  # noqa: PLC0415 - only what this needs
+    from watchword.streams.wiring.relay import run as body  # noqa: PLC0415 - only what this needs
 
     settings = options.settings("relay")
     failpoints.load(os.environ)
-    await wiring.run(settings)
+    await body(settings)
 
 
 @app.command

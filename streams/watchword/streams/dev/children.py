@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from watchword.streams.dev.data_folder import DataFolder
@@ -21,9 +21,10 @@ _NOT_FOR_CHILDREN = ("WATCHWORD_", "KAFKA_", "PG", "DATABASE_URL", "LOG_LEVEL", 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """One process. `health_port` serves its readiness."""
+    """One process. `health_port` serves its readiness; those of one `stage` drain together."""
 
     name: str
+    stage: int
     process: ServerProcess
     health_port: int
 
@@ -42,9 +43,15 @@ class Children:
         self.running: list[Child] = []
 
     def start(
-        self, name: str, arguments: Sequence[str], health_port: int, variables: Mapping[str, str]
+        self,
+        name: str,
+        command: str,
+        health_port: int,
+        *,
+        stage: int,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
-        """Start `watchword <arguments>`; it ends when we do, whatever ends us.
+        """Start `watchword <command>`; it ends when we do, whatever ends us.
 
         Call it from the main thread: the tie is to the thread that starts a process.
         """
@@ -53,17 +60,17 @@ class Children:
         }
         process = ServerProcess.spawn(
             Launch(
-                command=[sys.executable, "-m", "watchword.streams.cli", *arguments],
+                command=[sys.executable, "-m", "watchword.streams.cli", command],
                 log=self._folder.logs / f"{name}.log",
                 folder=self._folder.root,
                 environment=environment
                 | {"WATCHWORD_CONFIG": str(self._folder.config)}
-                | dict(variables),
+                | dict(variables or {}),
                 account=None,
                 on_parent_death=signal.SIGTERM,
             )
         )
-        self.running.append(Child(name, process, health_port))
+        self.running.append(Child(name, stage, process, health_port))
 
     async def ready(self, *, within_s: float) -> None:
         """Return when every process says that it is ready.
@@ -77,21 +84,29 @@ class Children:
                 group.create_task(_until_ready(child, deadline))
 
     async def stop(self) -> list[str]:
-        """Drain in the reverse order of starting; return the names of those that did not end well."""
+        """Drain stage by stage, the last one first; return what did not end well."""
         bad: list[str] = []
-        while self.running:
-            child = self.running.pop()
-            child.process.send(signal.SIGTERM)
-            if not await child.process.ended(within_s=_DRAIN_S):
-                child.process.send(signal.SIGKILL)
-                await child.process.ended(within_s=_DRAIN_S)
-            if child.process.exit_status != 0:
-                bad.append(f"{child.name} ({child.process.exit_status})")
+        for stage in sorted({child.stage for child in self.running}, reverse=True):
+            leaving = [child for child in self.running if child.stage == stage]
+            await asyncio.gather(*(_drained(child) for child in leaving))
+            bad += [
+                f"{child.name} ({child.process.exit_status})"
+                for child in leaving
+                if child.process.exit_status != 0
+            ]
+        self.running.clear()
         return bad
 
     def dead(self) -> list[Child]:
         """Return processes that have ended by themselves."""
         return [child for child in self.running if not child.process.is_running]
+
+
+async def _drained(child: Child) -> None:
+    child.process.send(signal.SIGTERM)
+    if not await child.process.ended(within_s=_DRAIN_S):
+        child.process.send(signal.SIGKILL)
+        await child.process.ended(within_s=_DRAIN_S)
 
 
 async def _until_ready(child: Child, deadline: float) -> None:

@@ -120,17 +120,17 @@ def _configure(folder: DataFolder, bootstrap_servers: str, ports: dict[str, int]
 
 
 def _start(children: Children, ports: dict[str, int]) -> None:
-    """Start what others need first; they stop in the reverse order, the gateway before all."""
-    children.start("signer", ["signer"], ports["signer"], {})
-    children.start("keeper", ["keeper"], ports["keeper"], {})
-    children.start("relay", ["relay"], ports["relay"], {})
+    """Start what others need first; they drain in the reverse order, the gateway before all."""
+    children.start("signer", "signer", ports["signer"], stage=0)
+    children.start("keeper", "keeper", ports["keeper"], stage=1)
+    children.start("relay", "relay", ports["relay"], stage=1)
     for name in ("worker-1", "worker-2"):
         variables = {
             "WATCHWORD_WORKER__NAME": name,
             "WATCHWORD_WORKER__HEALTH_PORT": str(ports[name]),
         }
-        children.start(name, ["worker"], ports[name], variables)
-    children.start("gateway", ["gateway"], ports["gateway-health"], {})
+        children.start(name, "worker", ports[name], stage=2, variables=variables)
+    children.start("gateway", "gateway", ports["gateway-health"], stage=3)
 
 
 async def _stopped(name: str, stop: Callable[[], Awaitable[None]], tell: Tell) -> None:
