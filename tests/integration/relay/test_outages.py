@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from watchword.handlers.store.connection import Connection, Database
 from watchword.handlers.store.relay import Row
 from watchword.streams.dev.kafka import EmbeddedKafka
 from watchword.streams.kafka_clients import KafkaConnection
+from watchword.streams.relay import metrics
 from watchword.streams.relay.publisher import Publisher
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres]
@@ -41,7 +43,7 @@ async def test_kafka_may_go_and_come_back(
 ) -> None:
     """What is committed while Kafka is away arrives when it is back, and nobody has to do anything."""
     topic = await KafkaTopics(own_broker.bootstrap_servers).create("node.events", partitions=3)
-    options = relay_options(database, own_broker.bootstrap_servers)
+    options = replace(relay_options(database, own_broker.bootstrap_servers), pending_s=0.1)
     health = options.lifecycle.health
     async with running(options):
         await commit(journal, [event("node-1", 0, topic=topic)])
@@ -50,6 +52,8 @@ async def test_kafka_may_go_and_come_back(
         for number in range(1, 101):
             await commit(journal, [event("node-1", number, topic=topic)])
         await until(lambda: "kafka" in health.problems(), "readiness names Kafka", within_s=15)
+        await until(lambda: metrics.PENDING._value.get() == 100, "the backlog shows")
+        assert metrics.OLDEST._value.get() > 0
         await own_broker.start()
         reader = Reader(own_broker.bootstrap_servers, [topic])
         await reader.start()

@@ -28,9 +28,9 @@ class Relays:
         self._servers = servers
         self._started: list[RelayProcess] = []
 
-    async def start(self, name: str, failpoint: str = "") -> RelayProcess:
+    async def start(self, name: str, failpoint: str = "", *, lease_s: float = 2.0) -> RelayProcess:
         relay = await RelayProcess.start(
-            self._dsn, self._servers, name, failpoint=failpoint, log=self.log
+            self._dsn, self._servers, name, lease_s=lease_s, failpoint=failpoint, log=self.log
         )
         self._started.append(relay)
         return relay
@@ -85,6 +85,23 @@ async def test_relays_share_the_shards_and_hand_them_over(
     assert (
         await connection.fetchval("SELECT count(*) FROM leases WHERE name LIKE 'relay:first%'") == 0
     )
+
+
+async def test_two_relays_send_nothing_twice(
+    database: str,
+    journal: Database,
+    connection: Connection,
+    topic: str,
+    reader: Reader,
+    relays: Relays,
+) -> None:
+    """Duplicates are for faults; two relays that both read a shard would make them all day."""
+    await relays.start("first", lease_s=20.0)
+    await relays.start("second", lease_s=20.0)
+    await until_shared(database, {"first": 16, "second": 16})
+    await _write(journal, topic, 0, 1.5)
+    await _assert_all_in_order(reader, connection)
+    assert len(reader.records) == len(reader.ids())
 
 
 async def test_a_killed_relay_is_replaced_within_its_lease(

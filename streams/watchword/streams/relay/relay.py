@@ -66,9 +66,10 @@ class Relay:
         try:
             connection = await self._connected()
             await self._keep_lease(connection)
+            # Before the wave: while Kafka is away is when the backlog has to be seen.
+            await self._housekeeping(connection)
             published = await self._publish_news(connection)
             published += await self._probe_troubled(connection)
-            await self._housekeeping(connection)
         except (StoreUnavailable, StoreRejected):
             self._forget()
             raise
