@@ -1,14 +1,12 @@
 """What the relay and the keeper have around their work: a way to be stopped, and a health listener."""
 
 import asyncio
-import signal
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from watchword.streams.health import Health, HealthListener
-
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+from watchword.streams.stop_signals import on_stop_signals
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +25,7 @@ class Lifecycle:
     listen: HealthAddress | None = None
     """None: nothing is served, as in tests and under `dev`, where one listener serves all."""
     stop: asyncio.Event | None = None
-    """Set it to stop the process. None: SIGTERM and SIGINT do."""
+    """Set it to stop the process. None: SIGTERM and SIGINT do, and a second one ends it at once."""
 
 
 @asynccontextmanager
@@ -38,8 +36,7 @@ async def living(lifecycle: Lifecycle) -> AsyncGenerator[asyncio.Event]:
         OSError: the health listener's address is taken or not ours.
     """
     stopping = lifecycle.stop or asyncio.Event()
-    loop = asyncio.get_running_loop()
-    signals = () if lifecycle.stop is not None else _SIGNALS
+    signals = nullcontext() if lifecycle.stop is not None else on_stop_signals(stopping)
     listener = (
         None
         if lifecycle.listen is None
@@ -47,12 +44,9 @@ async def living(lifecycle: Lifecycle) -> AsyncGenerator[asyncio.Event]:
     )
     if listener is not None:
         await listener.start()
-    for number in signals:
-        loop.add_signal_handler(number, stopping.set)
     try:
-        yield stopping
+        with signals:
+            yield stopping
     finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
         if listener is not None:
             await listener.stop()

@@ -3,10 +3,8 @@
 import asyncio
 import json
 import resource
-import signal
-import threading
-from collections.abc import AsyncGenerator, Coroutine, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import structlog
@@ -27,6 +25,7 @@ from watchword.streams.gateway.routes import Desk, application
 from watchword.streams.gateway.server import GatewayServer, renew_certificate, tls_context
 from watchword.streams.gateway.tail import Tail
 from watchword.streams.health import Health, HealthListener
+from watchword.streams.stop_signals import on_stop_signals
 
 _log = structlog.get_logger(__name__)
 
@@ -160,7 +159,8 @@ async def run_gateway(options: GatewayOptions) -> None:
         ConfigRefused: the options cannot be used.
         OSError: an address is taken or not ours.
     """
-    with _stop_signals() as stop:
+    stop = asyncio.Event()
+    with on_stop_signals(stop):
         async with Gateway(options).running():
             await stop.wait()
 
@@ -193,22 +193,6 @@ async def _for_ever(running: Coroutine[None, None, None]) -> None:
             raise
     message = "a part of the gateway ended by itself"
     raise RuntimeError(message)
-
-
-@contextmanager
-def _stop_signals() -> Generator[asyncio.Event]:
-    """Yield an event that SIGTERM and SIGINT set, where signals can be had."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    is_main = threading.current_thread() is threading.main_thread()
-    signals = (signal.SIGTERM, signal.SIGINT) if is_main else ()
-    for number in signals:
-        loop.add_signal_handler(number, stop.set)
-    try:
-        yield stop
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
 
 
 def _within_files(limits: Limits) -> Limits:
