@@ -94,6 +94,26 @@ def verify(token: bytes, public: bytes, *, typ: str, kid: str | None) -> bytes:
     return payload
 
 
+def unverified_kid(token: bytes) -> str:
+    """Return the name of the key that a token says it was signed with, to look the key up by.
+
+    Whoever made the token chose it: `verify` with that key and this name says whether it is true.
+
+    Raises:
+        SignatureBroken: there is no header, or none of our shape.
+    """
+    header, _, _ = token[: _MAX_HEADER_BYTES + 1].partition(b".")
+    if len(header) > _MAX_HEADER_BYTES:
+        raise SignatureBroken
+    try:
+        kid = parse_canonical(_decode(header)).get("kid")
+    except NotCanonical:
+        raise SignatureBroken from None
+    if not isinstance(kid, str):
+        raise SignatureBroken
+    return kid
+
+
 def unverified_payload(token: bytes) -> bytes:
     """Return the payload of a token whose signature has NOT been checked; raises `SignatureBroken`.
 

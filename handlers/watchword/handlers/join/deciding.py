@@ -236,6 +236,7 @@ def _admit(candidate: Candidate, admit: Admit, world: World, effects: Effects) -
         effects.bindings[pair] = admit.node_id
         effects.changed.add(("binding", pair))
     effects.changed.add(("node", admit.node_id))
+    effects.changed.update(("subject", subject.digest) for subject in admit.admission.subjects)
     for token_id in admit.staged.spends:
         effects.spends[token_id] += 1
         # What is left is counted here; that nothing is left is for the attestor to see and to name.

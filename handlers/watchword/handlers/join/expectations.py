@@ -1,21 +1,12 @@
 """A token's `expect` against a machine's claims: it narrows, and never admits."""
 
-import re
 from collections.abc import Mapping
 
+from watchword.handlers.hardware_ids import canonical_mac
 from watchword.schemas.requests import Claims
 
 EXPECTABLE = frozenset(("productUuid", "serial", "mac", "hardwareKey", "node"))
 """What `expect` may name; `node` is the node that the token re-keys."""
-
-_MAC_JUNK = re.compile(r"[-:.]")
-_MAC = re.compile(r"[0-9a-f]{12}")
-
-
-def canonical_mac(text: str) -> str | None:
-    """Return a MAC address as twelve lower-case hex digits, whatever its spelling; None if it is none."""
-    bare = _MAC_JUNK.sub("", text.strip().lower())
-    return bare if _MAC.fullmatch(bare) else None
 
 
 def meets(expect: Mapping[str, str], claims: Claims) -> bool:

@@ -7,7 +7,8 @@ from uuid import UUID
 
 from watchword.handlers.attestors.join_token.evidence import new_token
 from watchword.handlers.errors import BadArgument
-from watchword.handlers.join.expectations import EXPECTABLE, canonical_mac
+from watchword.handlers.hardware_ids import canonical_mac
+from watchword.handlers.join.expectations import EXPECTABLE
 from watchword.handlers.join.policy import KINDS, known_kind
 from watchword.handlers.operators.actor import Act, Actor, record
 from watchword.handlers.operators.places import label

@@ -1,0 +1,251 @@
+"""Admits a ramdisk that its site's agent vouches for."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import sha256
+
+from watchword.handlers.anchors import DiscoverySite
+from watchword.handlers.attestor import (
+    Admission,
+    Deferral,
+    Evidence,
+    JoinContext,
+    Node,
+    Subject,
+    refuser,
+)
+from watchword.handlers.attestors.discovery.evidence import (
+    LEEWAY,
+    MAX_ASSERTION_BYTES,
+    MAX_LIFE,
+    TYP,
+    Assertion,
+    read_assertion,
+)
+from watchword.handlers.attestors.discovery.reasons import REASONS
+from watchword.handlers.crypto import jws
+from watchword.handlers.errors import SignatureBroken
+from watchword.handlers.hardware_ids import identifies, identifying_uuid
+from watchword.schemas.canonical import length_prefixed
+from watchword.schemas.errors import SchemaError
+from watchword.schemas.ids import NodeId, Role
+
+ID = "discovery"
+
+KINDS = (
+    "inventory.refresh",
+    "logs.collect",
+    "diag.*",
+    "disk.wipe",
+    "deploy.*",
+    "boot.kexec",
+)
+"""All that a ramdisk may ever be told to do; a site's key can allow less."""
+
+_KEPT = LEEWAY + timedelta(hours=1)
+"""How much longer than an assertion its nonce is remembered."""
+
+refuse = refuser(ID)
+
+
+class DiscoveryAttestor:
+    """Proves that a site's agent, now, vouches for this CSR; of the machine it proves only what the agent says."""
+
+    id = ID
+    version = "1"
+    roles: frozenset[Role] = frozenset(("ramdisk",))
+    reasons = REASONS
+
+    async def verify(self, evidence: Evidence, context: JoinContext) -> Admission | Deferral:
+        """Admit the ramdisk of a known machine, and have an operator decide on any other.
+
+        Raises:
+            Refused: see `reasons`.
+        """
+        # 1. The evidence is a JWS of bounded size that names a site's key.
+        # 2. The key is known and the signature holds (RFC 7515, 5.2). Signer, tenant, pool and site
+        #    come from its row; from here on the tenant is authenticated.
+        # 3. The key is neither revoked nor expired. A banned one is the core's to find.
+        # 4. The assertion is about this site and this CSR, and is good now, for a short time.
+        # 5. The machine has a name that can tell it from others.
+        # 6. Whom the names belong to already; a contradiction is refused, and only a ramdisk is re-keyed.
+        # 7. An operator agrees, unless the site's key says that known machines need none.
+        # 8. The nonce is used up for as long as the assertion could come again.
+
+        # Steps 1 and 2
+        site, assertion = await _vouched(evidence, context)
+
+        # Step 3
+        if site.revoked:
+            raise refuse("site-revoked", tenant_id=site.tenant)
+        if site.expires_at is not None and site.expires_at <= context.now:
+            raise refuse("site-expired", tenant_id=site.tenant)
+
+        # Step 4
+        if assertion.site != site.site:
+            raise refuse("other-site", tenant_id=site.tenant)
+        if assertion.csr_sha256 != context.csr_sha256.hex():
+            raise refuse("other-csr", tenant_id=site.tenant)
+        if assertion.expiry <= context.now - LEEWAY:
+            raise refuse("stale", tenant_id=site.tenant)
+        if assertion.expiry > context.now + MAX_LIFE + LEEWAY:
+            raise refuse("too-long", tenant_id=site.tenant)
+
+        # Step 5
+        names = _Names.of(assertion, site)
+        if names is None:
+            raise refuse("no-machine", tenant_id=site.tenant)
+
+        # Step 6
+        known = await _known(names, site, context)
+
+        # Step 7
+        grant = Admission(
+            tenant=site.tenant,
+            role=context.role,
+            pool=site.pool,
+            site=site.site,
+            node_id=known.ramdisk,
+            bind=names.bind,
+            allowed_kinds=_kinds(site),
+            subjects=(*names.subjects, Subject("site-key", site.kid)),
+        )
+        needs_approval = site.approval != "unknown-machines" or known.is_doubtful
+        if needs_approval and not await context.requests.approved(names.bind, grant):
+            facts = _facts(assertion, known, context.csr_sha256)
+            return context.request_approval(names.bind, grant, facts)
+
+        # Step 8
+        nonce = length_prefixed(site.kid.encode(), bytes.fromhex(assertion.nonce))
+        context.use_once(sha256(nonce).digest(), expires_at=assertion.expiry + _KEPT)
+        return grant
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What tells the machine from others, within its tenant; the first is the one it is bound by."""
+
+    uuid: Subject | None
+    macs: tuple[Subject, ...]
+
+    @classmethod
+    def of(cls, assertion: Assertion, site: DiscoverySite) -> "_Names | None":
+        """Return the names that count, None if none does: an agent of one tenant names no machine of another."""
+        uuid = identifying_uuid(assertion.product_uuid)
+        macs = tuple(
+            Subject("machine", f"{site.tenant}/mac:{mac}")
+            for mac in assertion.macs
+            if identifies(mac)
+        )
+        named = None if uuid is None else Subject("machine", f"{site.tenant}/uuid:{uuid}")
+        return None if named is None and not macs else cls(named, macs)
+
+    @property
+    def subjects(self) -> tuple[Subject, ...]:
+        return self.macs if self.uuid is None else (self.uuid, *self.macs)
+
+    @property
+    def bind(self) -> bytes:
+        return self.subjects[0].digest
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Living nodes of the tenant that have one of the machine's names."""
+
+    ramdisk: NodeId | None
+    """The ramdisk of this very machine, which is re-keyed."""
+    others: tuple[Node, ...] = ()
+    """Whatever else has a name of it: stays as it is, and is shown to the operator."""
+    by_one_name: bool = False
+    """Whether nothing but a product UUID says that it is the same machine."""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the machine is new here, or may be another one, or a name of it is some other living node's."""
+        return self.ramdisk is None or bool(self.others) or self.by_one_name
+
+
+async def _vouched(evidence: Evidence, context: JoinContext) -> tuple[DiscoverySite, Assertion]:
+    """Return the row of the key that signed, and what it signed."""
+    # Step 1
+    token = evidence.payload
+    if len(token) > MAX_ASSERTION_BYTES:
+        raise refuse("malformed")
+    try:
+        kid = jws.unverified_kid(token)
+    except SignatureBroken:
+        raise refuse("malformed") from None
+
+    # Step 2
+    site = await context.anchors.discovery_site(kid)
+    if site is None:
+        raise refuse("unknown-site")
+    try:
+        payload = jws.verify(token, site.public_key, typ=TYP, kid=kid)
+    except SignatureBroken:
+        raise refuse("bad-signature") from None
+    try:
+        return site, read_assertion(payload)
+    except SchemaError:
+        raise refuse("malformed", tenant_id=site.tenant) from None
+
+
+async def _known(names: _Names, site: DiscoverySite, context: JoinContext) -> _Known:
+    """Return who has the machine's names; raises `identity-conflict` if they are another ramdisk's."""
+    found: dict[NodeId, Node] = {}
+    named_by: dict[NodeId, set[Subject]] = {}
+    for subject in names.subjects:
+        for node_id in await context.nodes.with_subject(subject):
+            node = found.get(node_id) or await context.nodes.get(node_id)
+            if node is not None and node.tenant == site.tenant:
+                found[node_id] = node
+                named_by.setdefault(node_id, set()).add(subject)
+    owner = await context.bindings.get(names.bind)
+    if owner is None:
+        return _Known(None, _in_order(found))
+    node = await context.nodes.get(owner)
+    if node is not None and node.state == "banned":
+        return _Known(owner)  # the core refuses it, and says so
+    if node is None or node.role != "ramdisk" or node.site != site.site:
+        raise refuse("identity-conflict", tenant_id=site.tenant)
+    # Boards ship with one UUID, and adapters wander: only what agrees in both is the same machine.
+    said = named_by.get(owner, set())
+    agrees = bool(said.intersection(names.macs)) or not names.macs
+    if names.uuid is None:
+        agrees = said.issuperset(names.macs)
+    if not agrees:
+        raise refuse("identity-conflict", tenant_id=site.tenant)
+    others = _in_order({node_id: node for node_id, node in found.items() if node_id != owner})
+    return _Known(owner, others, by_one_name=not names.macs)
+
+
+def _in_order(nodes: dict[NodeId, Node]) -> tuple[Node, ...]:
+    return tuple(nodes[node_id] for node_id in sorted(nodes))
+
+
+def _kinds(site: DiscoverySite) -> tuple[str, ...]:
+    """Return what the site's key allows of what a ramdisk may be told."""
+    return tuple(kind for kind in site.allowed_kinds if _is_for_ramdisks(kind))
+
+
+def _is_for_ramdisks(kind: str) -> bool:
+    return kind in KINDS or any(
+        allowed.endswith(".*") and kind.startswith(allowed[:-1]) for allowed in KINDS
+    )
+
+
+def _facts(assertion: Assertion, known: _Known, csr_sha256: bytes) -> dict[str, str]:
+    """Return what an operator sees: what the site's agent said, and which nodes have these names already."""
+    facts = {"csrSha256": csr_sha256.hex()}
+    if assertion.product_uuid is not None:
+        facts["productUuid"] = assertion.product_uuid
+    if assertion.bmc is not None:
+        facts["bmc"] = assertion.bmc
+    for number, mac in enumerate(assertion.macs, start=1):
+        facts[f"mac{number}"] = mac
+    if known.ramdisk is not None:
+        facts["rekeysNode"] = str(known.ramdisk)
+    for number, node in enumerate(known.others[:8], start=1):
+        facts[f"linkedNode{number}"] = f"{node.id} {node.role} {node.state}"
+    return facts

@@ -1,0 +1,1 @@
+"""Admits a machine that shows the secret of the image that it was installed from."""
