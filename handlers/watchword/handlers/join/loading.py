@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
@@ -33,7 +34,7 @@ class Rows(Generic[K, V]):
         """Read with this query."""
         self.query = query
         self.known: dict[K, V | None] = {}
-        self.pending: dict[K, asyncio.Future[V | None]] = {}
+        self.pending: dict[K, list[asyncio.Future[V | None]]] = {}
 
 
 class Loader:
@@ -80,13 +81,16 @@ class Loader:
             raise RuntimeError(message)
         if key in kind.known:
             return kind.known[key]
-        future = kind.pending.get(key)
-        if future is None:
-            future = kind.pending[key] = asyncio.get_running_loop().create_future()
+        # One for each caller: a verifier that runs out of time must not cancel the read of the others.
+        future: asyncio.Future[V | None] = asyncio.get_running_loop().create_future()
+        waiting = kind.pending.get(key)
+        if waiting is None:
+            kind.pending[key] = [future]
             if self._pump is None:
                 self._pump = asyncio.create_task(self._run())
-        # Shielded: a verifier that runs out of time must not cancel the read of the others.
-        return await asyncio.shield(future)
+        else:
+            waiting.append(future)
+        return await future
 
     async def bound_to(self, node: UUID) -> set[Pair]:
         """Return everything that is bound to a node."""
@@ -116,17 +120,18 @@ class Loader:
         except BaseException as error:
             if isinstance(error, Exception):
                 self.failure = self.failure or error
-            for future in pending.values():
+            for future in chain.from_iterable(pending.values()):
                 if not future.done():
                     future.set_exception(error)
-                    future.exception()  # whoever waited sees it; nobody may have waited
+                    future.exception()  # whoever waited sees it, unless it is just being cancelled
             if not isinstance(error, Exception):
                 raise
             return
-        for key, future in pending.items():
+        for key, waiting in pending.items():
             row = kind.known[key] = rows.get(key)
-            if not future.done():
-                future.set_result(row)
+            for future in waiting:
+                if not future.done():
+                    future.set_result(row)
 
     async def close(self) -> None:
         """End what still runs, so that the connection is free; nothing reads afterwards."""
