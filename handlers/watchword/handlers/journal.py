@@ -77,14 +77,38 @@ def entry(  # noqa: PLR0913 - an entry has these parts
         tenant_id=event.tenant,
         traceparent=traceparent,
     )
+    return written_entry(
+        event.model_dump_json(by_alias=True).encode(),
+        attributes,
+        event_id=event_id,
+        occurred_at=occurred_at,
+        key=key,
+        topic=topic,
+        event_class=event_class,
+        private=private,
+    )
+
+
+def written_entry(
+    value: bytes,
+    attributes: Attributes,
+    *,
+    event_id: UUID,
+    occurred_at: datetime,
+    key: bytes,
+    topic: str | None,
+    event_class: EventClass = "domain",
+    private: dict[str, Any] | None = None,
+) -> Entry:
+    """Return the entry of an event that is written already: `value` is its JSON."""
     return Entry(
         event_id=event_id,
         event_class=event_class,
         topic=topic,
-        type=event.type,
+        type=attributes.type,
         key=key,
         headers=canonical(headers(attributes)).decode(),
-        value=event.model_dump_json(by_alias=True).encode(),
+        value=value,
         private=None if private is None else canonical(private),
         occurred_at=occurred_at,
     )

@@ -3,14 +3,13 @@
 https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-protocol-binding.md
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 SPEC_VERSION = "1.0"
 CONTENT_TYPE = "application/json"
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
+class Attributes(NamedTuple):
     """The context attributes of one event. `time` is when it happened, RFC 3339."""
 
     id: str

@@ -1,8 +1,10 @@
 """Times as they are written: RFC 3339, UTC, milliseconds."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 
+@lru_cache(maxsize=64)  # all that a batch writes carries the same few times
 def rfc3339(at: datetime) -> str:
     """Return an aware time as `2026-01-02T03:04:05.678Z`; digits below a millisecond are cut."""
     if at.tzinfo is not UTC:

@@ -71,7 +71,7 @@ class Answering:
                 value = answers.joined(
                     question,
                     now,
-                    node_id=str(admit.node_id),
+                    node_id=admit.node_text,
                     tenant=place.tenant,
                     pool=place.pool,
                     site=place.site,

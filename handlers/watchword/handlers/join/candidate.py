@@ -1,6 +1,6 @@
 """One request on its way through an attempt: what was read of it, and what is thought of it so far."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from uuid import UUID
@@ -66,6 +66,12 @@ class Admit:
     """Subject and snapshot of the approval that it consumes."""
     certificate: IssuedCertificate | None = None
     renew_after: datetime | None = None
+    node_text: str = field(init=False)
+    """The node's id as text: written often, and slow to write."""
+
+    def __post_init__(self) -> None:
+        """Write the id once."""
+        self.node_text = str(self.node_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,22 +61,13 @@ def is_slug(value: Any) -> bool:  # noqa: ANN401 - a stranger's value
 
 
 def _fault_in_admission(found: Any) -> str | None:  # noqa: ANN401 - fields may hold anything
-    checks = {
-        "tenant": is_slug(found.tenant),
-        "role": isinstance(found.role, str) and found.role in ROLES,
-        "pool": is_slug(found.pool),
-        "site": found.site is None or is_slug(found.site),
-        "node_id": found.node_id is None or isinstance(found.node_id, UUID),
-        "token_id": found.token_id is None
-        or (isinstance(found.token_id, str) and TOKEN_ID.fullmatch(found.token_id) is not None),
-        "bind": found.bind is None or is_digest(found.bind),
-        "certificate": found.certificate is None or is_digest(found.certificate),
-        "allowed_kinds": found.allowed_kinds is None or _are(found.allowed_kinds, _is_text),
-        "node_key_uri": found.node_key_uri is None or _is_text(found.node_key_uri),
-        "hardware_key": found.hardware_key is None or _is_text(found.hardware_key),
-        "subjects": _are(found.subjects, _is_subject),
-    }
-    return next((f"{name} is malformed" for name, holds in checks.items() if not holds), None)
+    for name, holds in _MUST_BE:
+        if not holds(getattr(found, name)):
+            return f"{name} is malformed"
+    for name, holds in _MAY_BE:
+        if (value := getattr(found, name)) is not None and not holds(value):
+            return f"{name} is malformed"
+    return None
 
 
 def _fault_in_challenge(found: Any) -> str | None:  # noqa: ANN401 - fields may hold anything
@@ -114,9 +105,36 @@ def _are(values: Any, each: Callable[[Any], bool]) -> bool:  # noqa: ANN401 - a 
     return _is_tuple(values) and len(values) <= MAX_LIST and all(each(value) for value in values)
 
 
+def _is_role(value: Any) -> bool:  # noqa: ANN401 - a stranger's value
+    return isinstance(value, str) and value in ROLES
+
+
+def _is_token_id(value: Any) -> bool:  # noqa: ANN401 - a stranger's value
+    return isinstance(value, str) and TOKEN_ID.fullmatch(value) is not None
+
+
 def _is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
     return isinstance(value, Mapping)
 
 
 def _is_tuple(value: object) -> TypeGuard[tuple[Any, ...]]:
     return isinstance(value, tuple)
+
+
+_MUST_BE: tuple[tuple[str, Callable[[Any], bool]], ...] = (
+    ("tenant", is_slug),
+    ("role", _is_role),
+    ("pool", is_slug),
+    ("subjects", lambda value: _are(value, _is_subject)),
+)
+_MAY_BE: tuple[tuple[str, Callable[[Any], bool]], ...] = (
+    ("site", is_slug),
+    ("node_id", lambda value: isinstance(value, UUID)),
+    ("token_id", _is_token_id),
+    ("bind", is_digest),
+    ("certificate", is_digest),
+    ("allowed_kinds", lambda value: _are(value, _is_text)),
+    ("node_key_uri", _is_text),
+    ("hardware_key", _is_text),
+)
+"""The fields of an admission, and what each has to be unless it is None."""

@@ -94,6 +94,8 @@ def key_claim(candidate: Candidate) -> Pair:
 
 def use_claims(candidate: Candidate, admit: Admit) -> dict[Pair, datetime | None]:
     """Return the claims on what an admission uses up, with the times after which it may be used again."""
+    if not admit.staged.uses:
+        return {}
     attestor = candidate.attestor or _JOIN
     return {(attestor, subject): expires for subject, expires in admit.staged.uses}
 
@@ -177,7 +179,9 @@ def _refusal(
         return Rejudge()  # lost to somebody who has given it up since
 
     # Step 4
-    for token_id, uses in Counter(admit.staged.spends).items():
+    spends = admit.staged.spends
+    for token_id in dict.fromkeys(spends):
+        uses = spends.count(token_id)
         state = world.tokens.get(token_id)
         if state is None or state.revoked:
             return Refused(attestor, "revoked", tenant_id=tenant)

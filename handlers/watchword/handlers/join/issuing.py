@@ -62,7 +62,7 @@ def _order(
     return CertificateOrder(
         spki_der=candidate.csr.spki_der,
         tenant=admit.admission.tenant if admit.rekeys is None else admit.rekeys.tenant,
-        node_id=str(admit.node_id),
+        node_id=admit.node_text,
         node_key_uri=admit.admission.node_key_uri,
         not_before=now,
         not_after=not_after,
