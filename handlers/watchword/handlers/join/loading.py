@@ -23,6 +23,8 @@ from watchword.handlers.join.ports import (
     RequestRow,
 )
 
+_TOO_LATE = "a verifier reads after it has returned"
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -77,8 +79,7 @@ class Loader:
     async def get(self, kind: Rows[K, V], key: K) -> V | None:
         """Return the row of a key, or None; many callers share one query."""
         if self._closed:
-            message = "a verifier reads after it has returned"
-            raise RuntimeError(message)
+            raise RuntimeError(_TOO_LATE)
         if key in kind.known:
             return kind.known[key]
         # One for each caller: a verifier that runs out of time must not cancel the read of the others.
@@ -139,3 +140,10 @@ class Loader:
         if self._pump is not None:
             self._pump.cancel()
             await asyncio.gather(self._pump, return_exceptions=True)
+        # What a verifier left running waits for nothing.
+        for kind in self._kinds:
+            for future in chain.from_iterable(kind.pending.values()):
+                if not future.done():
+                    future.set_exception(RuntimeError(_TOO_LATE))
+                    future.exception()
+            kind.pending = {}
