@@ -1,17 +1,22 @@
 """The path from a machine's certificate to an operator's CA (RFC 5280, 6.1), with our own policies.
 
-`cryptography`'s path builder does it, with two things of ours: costs are bounded before OpenSSL sees a
-key, and the extension policies ask for what proves possession needs and not for a TLS client. What
-the path builder does not take, we do not take: an Ed25519 CA is refused (its rules are the web
-PKI's), and an unknown critical extension always is.
+`cryptography`'s path builder does it, with three things of ours: costs are bounded before OpenSSL sees
+a key; names must lead from issuer to issuer before a signature is looked at, so that what is verified
+is one line and no graph; and the extension policies ask for what proving possession needs and not for
+a TLS client. What the path builder does not take, we do not take: an Ed25519 CA is refused (its rules
+are the web PKI's), and an unknown critical extension always is.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.x509.verification import (
+    ClientVerifier,
     Criticality,
     ExtensionPolicy,
     Policy,
@@ -30,7 +35,19 @@ _VERSION = 0xA0
 _MAX_SPKI_BYTES = 1200
 """An RSA-8192 SubjectPublicKeyInfo has 1,062 bytes; whatever is longer is not parsed as a key."""
 
-CertificateKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
+CertificateKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | Ed25519PublicKey
+
+UNREADABLE: tuple[type[Exception], ...] = (
+    ValueError,
+    TypeError,
+    IndexError,
+    UnsupportedAlgorithm,
+    InvalidInput,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
+"""What reading a hostile certificate raises: `cryptography` parses most of it only when asked for it."""
 
 
 class Unacceptable(SignatureBroken):
@@ -49,7 +66,7 @@ def load(data: bytes) -> x509.Certificate:
         key_of(certificate)
     except Unacceptable:
         raise
-    except (ValueError, TypeError, IndexError, InvalidInput) as error:
+    except UNREADABLE as error:
         raise Unacceptable(type(error).__name__) from None
     return certificate
 
@@ -58,8 +75,10 @@ def key_of(certificate: x509.Certificate) -> CertificateKey:
     """Return the certificate's key if it is of an accepted kind and size; raises `Unacceptable`."""
     try:
         key = certificate.public_key()
-    except (ValueError, UnsupportedAlgorithm) as error:
+    except UNREADABLE as error:
         raise Unacceptable(type(error).__name__) from None
+    if isinstance(key, Ed25519PublicKey):
+        return key  # our own nodes have such keys; no operator's CA leads to one
     if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in (
         "secp256r1",
         "secp384r1",
@@ -76,34 +95,76 @@ def key_of(certificate: x509.Certificate) -> CertificateKey:
     raise Unacceptable(message)
 
 
+def named_path(
+    leaf: x509.Certificate,
+    intermediates: Sequence[x509.Certificate],
+    authorities: Sequence[x509.Certificate],
+) -> list[x509.Certificate]:
+    """Return the intermediates that lead by their names from the leaf to an authority; nothing is verified.
+
+    They come in order, the leaf's issuer first; those beyond the first that an authority has issued are
+    left out.
+
+    Raises:
+        SignatureBroken: the names do not lead there, or lead round in a circle.
+    """
+    trusted = {authority.subject for authority in authorities}
+    seen = {leaf.subject}
+    path: list[x509.Certificate] = []
+    at = leaf
+    for certificate in intermediates:
+        if at.issuer in trusted:
+            break
+        if certificate.subject != at.issuer or certificate.subject in seen:
+            message = "the names lead to no trusted CA"
+            raise SignatureBroken(message)
+        seen.add(certificate.subject)
+        path.append(certificate)
+        at = certificate
+    if at.issuer not in trusted:
+        message = "the names lead to no trusted CA"
+        raise SignatureBroken(message)
+    return path
+
+
 def verify_path(
     leaf: x509.Certificate,
-    intermediates: list[x509.Certificate],
+    intermediates: Sequence[x509.Certificate],
     authorities: tuple[x509.Certificate, ...],
     at: datetime,
-    *,
-    max_intermediates: int,
 ) -> None:
     """Return only if the leaf chains to one of the authorities and may sign, at this time.
 
     Raises:
         SignatureBroken: there is no such path.
     """
-    builder = (
-        PolicyBuilder()
-        .store(Store(list(authorities)))
-        .time(at)
-        .max_chain_depth(max_intermediates)
-        .extension_policies(ca_policy=_CA, ee_policy=_LEAF)
-    )
     try:
-        builder.build_client_verifier().verify(leaf, intermediates)
+        path = named_path(leaf, intermediates, authorities)
+        _verifier(authorities, at, len(path)).verify(leaf, path)
     except VerificationError as error:
         # Its text names extensions and fields of the certificate: for nobody's eyes but a debugger's.
         message = "no path to a trusted CA"
         raise SignatureBroken(message) from error
-    except ValueError as error:
+    except UNREADABLE as error:
         raise SignatureBroken(type(error).__name__) from None
+
+
+def _verifier(
+    authorities: tuple[x509.Certificate, ...], at: datetime, depth: int
+) -> ClientVerifier:
+    return (
+        PolicyBuilder()
+        .store(_store(authorities))
+        .time(at)
+        .max_chain_depth(depth)
+        .extension_policies(ca_policy=_CA, ee_policy=_LEAF)
+        .build_client_verifier()
+    )
+
+
+@lru_cache(maxsize=64)
+def _store(authorities: tuple[x509.Certificate, ...]) -> Store:
+    return Store(list(authorities))
 
 
 def _may_sign(policy: Policy, certificate: x509.Certificate, usage: x509.KeyUsage) -> None:
@@ -131,7 +192,20 @@ def _is_ca(
         raise ValueError(message)
 
 
-_LEAF = ExtensionPolicy.permit_all().require_present(x509.KeyUsage, Criticality.AGNOSTIC, _may_sign)
+def _is_no_ca(
+    policy: Policy, certificate: x509.Certificate, constraints: x509.BasicConstraints | None
+) -> None:
+    del policy, certificate
+    if constraints is not None and constraints.ca:
+        message = "a CA is no machine"
+        raise ValueError(message)
+
+
+_LEAF = (
+    ExtensionPolicy.permit_all()
+    .require_present(x509.KeyUsage, Criticality.AGNOSTIC, _may_sign)
+    .may_be_present(x509.BasicConstraints, Criticality.AGNOSTIC, _is_no_ca)
+)
 _CA = (
     ExtensionPolicy.permit_all()
     .require_present(x509.BasicConstraints, Criticality.AGNOSTIC, _is_ca)

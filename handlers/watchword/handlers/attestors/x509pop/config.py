@@ -8,6 +8,7 @@ from datetime import timedelta
 from cryptography import x509
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
+from watchword.handlers.attestors.x509pop.chain import UNREADABLE
 from watchword.schemas.ids import Role, TenantId
 
 _SUBJECT: Mapping[str, ObjectIdentifier] = {
@@ -21,6 +22,8 @@ _NAMES: Mapping[str, type[x509.DNSName | x509.UniformResourceIdentifier | x509.R
     "uri": x509.UniformResourceIdentifier,
     "email": x509.RFC822Name,
 }
+_NO_VALUES: tuple[type[Exception], ...] = (*UNREADABLE, x509.ExtensionNotFound)
+
 MATCHABLE = frozenset((*_SUBJECT, *_NAMES))
 """The fields that a rule may name: of the subject, and of the subject alternative name."""
 
@@ -71,5 +74,5 @@ def values_of(leaf: x509.Certificate, name: str) -> Sequence[str]:
             return [str(attribute.value) for attribute in found]
         names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         return names.get_values_for_type(_NAMES[name])
-    except (ValueError, x509.ExtensionNotFound, KeyError):
+    except _NO_VALUES:
         return []

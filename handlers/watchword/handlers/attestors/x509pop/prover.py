@@ -6,6 +6,7 @@ from typing import Protocol
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
@@ -24,7 +25,7 @@ class Signing(Protocol):
     """Whoever holds the certificate's key: a file, a TPM, an agent's own identity."""
 
     def sign(self, text: bytes) -> bytes:
-        """Return ECDSA with the curve's hash, or RSASSA-PSS with SHA-256; raises `NoEvidence`."""
+        """Return ECDSA with the curve's hash, RSASSA-PSS with SHA-256, or Ed25519; raises `NoEvidence`."""
         ...
 
 
@@ -52,7 +53,9 @@ class FileKey:
             return key.sign(
                 text, padding.PSS(padding.MGF1(SHA256()), SHA256().digest_size), SHA256()
             )
-        message = "the key is neither ECDSA nor RSA"
+        if isinstance(key, Ed25519PrivateKey):
+            return key.sign(text)
+        message = "the key is neither ECDSA, RSA nor Ed25519"
         raise BadArgument(message)
 
 

@@ -1,12 +1,14 @@
 """Admits a machine that holds the key of a certificate from a trusted CA, or of our own expired one."""
 
 import secrets
+from collections.abc import Sequence
 from datetime import timedelta
 from hashlib import sha256
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec, padding
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
@@ -29,7 +31,6 @@ from watchword.handlers.attestors.x509pop.chain import (
 )
 from watchword.handlers.attestors.x509pop.config import Config, Rule
 from watchword.handlers.attestors.x509pop.evidence import (
-    MAX_INTERMEDIATES,
     NONCE_BYTES,
     PossessionEvidence,
     signed_text,
@@ -142,13 +143,14 @@ class X509PopAttestor:
             allowed_kinds=ours.allowed_kinds,
             node_key_uri=ours.node_key_uri,
             hardware_key=node.hardware_key,
+            subjects=(Subject("spki", ours.spki_sha256.hex()),),
             certificate=tbs,
         )
 
     async def _operators(
         self,
         leaf: x509.Certificate,
-        intermediates: list[x509.Certificate],
+        intermediates: Sequence[x509.Certificate],
         tbs: bytes,
         context: JoinContext,
     ) -> Admission:
@@ -174,24 +176,31 @@ class X509PopAttestor:
         )
 
     def _rule_for(
-        self, leaf: x509.Certificate, intermediates: list[x509.Certificate], context: JoinContext
+        self,
+        leaf: x509.Certificate,
+        intermediates: Sequence[x509.Certificate],
+        context: JoinContext,
     ) -> Rule:
-        trusted = False
+        leads_to: dict[tuple[x509.Certificate, ...], bool] = {}
         for rule in self._config.rules:
-            try:
-                verify_path(
-                    leaf,
-                    intermediates,
-                    rule.authorities,
-                    context.now,
-                    max_intermediates=MAX_INTERMEDIATES,
-                )
-            except SignatureBroken:
-                continue
-            trusted = True
-            if rule.takes(leaf, context.role):
+            if rule.authorities not in leads_to:
+                leads_to[rule.authorities] = _leads(leaf, intermediates, rule, context)
+            if leads_to[rule.authorities] and rule.takes(leaf, context.role):
                 return rule
-        raise refuse("no-rule" if trusted else "chain")
+        raise refuse("no-rule" if any(leads_to.values()) else "chain")
+
+
+def _leads(
+    leaf: x509.Certificate,
+    intermediates: Sequence[x509.Certificate],
+    rule: Rule,
+    context: JoinContext,
+) -> bool:
+    try:
+        verify_path(leaf, intermediates, rule.authorities, context.now)
+    except SignatureBroken:
+        return False
+    return True
 
 
 def _decoded(evidence: Evidence) -> PossessionEvidence:
@@ -202,11 +211,13 @@ def _decoded(evidence: Evidence) -> PossessionEvidence:
 
 
 def _holds(key: CertificateKey, signature: bytes, text: bytes) -> bool:
-    """Tell whether the signature is this key's: ECDSA with the curve's hash, or RSASSA-PSS with SHA-256."""
+    """Tell whether the signature is this key's: ECDSA with the curve's hash, RSASSA-PSS with SHA-256, or Ed25519."""
     try:
         if isinstance(key, ec.EllipticCurvePublicKey):
             digest = SHA256() if key.curve.key_size <= 256 else SHA384()  # noqa: PLR2004 - bits
             key.verify(signature, text, ec.ECDSA(digest))
+        elif isinstance(key, Ed25519PublicKey):
+            key.verify(signature, text)
         else:
             pss = padding.PSS(padding.MGF1(SHA256()), SHA256().digest_size)
             key.verify(signature, text, pss, SHA256())
