@@ -1,11 +1,13 @@
 """The deployment of `watchword dev`: servers, schema, keys, topics, and Watchword's own processes."""
 
 import asyncio
+import shutil
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from watchword.handlers.crypto.keyfiles import create_keys
 from watchword.handlers.crypto.worker_keys import WorkerKeys
@@ -70,7 +72,10 @@ async def deployed(folder: DataFolder, tell: Tell) -> AsyncGenerator[Deployment]
         keys = create_keys(folder.keys, TRUST_DOMAIN, datetime.now(UTC))
         url = postgres.dsn()
         folder.write_private(folder.database_url, url)
-        _configure(folder, broker.bootstrap_servers, ports)
+        socket = folder.signer_socket()
+        if socket.parent != folder.run:
+            stack.callback(shutil.rmtree, socket.parent, ignore_errors=True)
+        _configure(folder, broker.bootstrap_servers, ports, socket)
         async with asyncio.TaskGroup() as group:
             group.create_task(migrate(url))
             group.create_task(apply(kafka, WISH))
@@ -96,14 +101,16 @@ async def deployed(folder: DataFolder, tell: Tell) -> AsyncGenerator[Deployment]
         )
 
 
-def _configure(folder: DataFolder, bootstrap_servers: str, ports: dict[str, int]) -> None:
+def _configure(
+    folder: DataFolder, bootstrap_servers: str, ports: dict[str, int], socket: Path
+) -> None:
     folder.write_config(
         {
             "deployment": {"cluster": "dev", "trust_domain": TRUST_DOMAIN},
             "database": {"url_file": folder.database_url},
             "kafka": {"bootstrap_servers": bootstrap_servers},
             "keys": {"directory": folder.keys},
-            "signer": {"socket": folder.signer_socket(), "health_port": ports["signer"]},
+            "signer": {"socket": socket, "health_port": ports["signer"]},
             "relay": {"health_port": ports["relay"]},
             "keeper": {"health_port": ports["keeper"]},
             "gateway": {
