@@ -122,6 +122,9 @@ async def _false_refusals(
     uses = {(r[0], r[1]) for r in await connection.fetch("SELECT attestor, subject FROM attestation_uses")}  # fmt: skip
     bound = {(r[0], r[1]) for r in await connection.fetch("SELECT attestor, subject FROM node_bindings")}  # fmt: skip
     left = {r[0]: r[1] for r in await connection.fetch("SELECT id, uses_left FROM tokens")}
+    keys = {r[0] for r in await connection.fetch("SELECT spki_sha256 FROM node_certs")}
+    rows = await connection.fetch("SELECT csr_sha256 FROM node_certs WHERE NOT is_current")
+    superseded = {row[0] for row in rows}
     found: Counter[str] = Counter()
     for row in await connection.fetch("SELECT request_sha256, attestor, reason FROM refusals"):
         one = by_digest.get(row["request_sha256"])
@@ -139,7 +142,8 @@ async def _false_refusals(
             and (one.attestor, subject(script.bind)) in bound,
             "no": script is not None and script.way == "refuse",
             "bad-secret": one.token is not None,
-            "key-in-use": True,
+            "key-in-use": one.spki_sha256 in keys,
+            "csr-reused": one.csr_sha256 in superseded,
         }
         found[f"false refusal {reason}"] += not true.get(reason, False)
     return [f"{name}: {count}" for name, count in found.items() if count]

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from tests.support.attestors.scripted import Script, Scripted, ScriptedToken, Way
-from tests.support.crypto import TRUST_DOMAIN
+from tests.support.crypto import TRUST_DOMAIN, spki_of
 from tests.support.joins import ANYTHING, KEY_ID, Machine
 from watchword.handlers.attestors.join_token.evidence import encode
 from watchword.handlers.crypto import hpke
@@ -51,7 +51,12 @@ APPLICATION = "watchword-race"
 SECRET = b"s" * 32
 LIMITS = SlotLimits(per_reason=8, per_attestor=20, window_s=1.5)
 
-TOKENS = {f"few{n:013}": 2 for n in range(12)} | {f"many{n:012}": 40 for n in range(3)} | {"plentyplentyplen": 1_000_000}  # fmt: skip
+HEAT = 60
+"""So many requests in a row, which are judged at about the same time, want the same few things."""
+
+FEW = [f"few{n:013}" for n in range(40)]
+PLENTY = "plentyplentyplen"
+TOKENS = dict.fromkeys(FEW, 4) | {PLENTY: 1_000_000}
 """Hot tokens by id, with their uses."""
 
 
@@ -108,6 +113,7 @@ class Asked:
     value: bytes
     attestor: str
     csr_sha256: bytes
+    spki_sha256: bytes
     script: Script | None
     token: str | None
 
@@ -149,16 +155,17 @@ def requests(rnd: Random, seal_to: bytes, count: int) -> list[Asked]:
         else:
             machine = Machine(seal_to)
         machines.append(machine)
-        found.append(_asked(rnd, machine, count))
+        found.append(_asked(rnd, machine, len(found) // HEAT))
     return found
 
 
-def _asked(rnd: Random, machine: Machine, count: int) -> Asked:
-    csr = sha256(machine.csr).digest()
+def _asked(rnd: Random, machine: Machine, era: int) -> Asked:
+    csr, spki = sha256(machine.csr).digest(), sha256(spki_of(machine.key)).digest()
+    tokens = (FEW[era % len(FEW)], PLENTY)
     if rnd.random() < 0.3:
-        token = rnd.choice(list(TOKENS))
+        token = rnd.choice(tokens)
         secret = SECRET if rnd.random() < 0.92 else b"x" * 32
-        return Asked(machine.request(encode(token, secret)), "join-token", csr, None, token)
+        return Asked(machine.request(encode(token, secret)), "join-token", csr, spki, None, token)
     attestor = "lane" if rnd.random() < 0.15 else "scripted"
     way: Way = "admit"
     if rnd.random() < 0.06:
@@ -166,9 +173,9 @@ def _asked(rnd: Random, machine: Machine, count: int) -> Asked:
     script = Script(
         way=way,
         detail="pool-nul" if way == "junk" else "",
-        spend=(rnd.choice(list(TOKENS)),) if rnd.random() < 0.5 else (),
-        uses=((f"u{rnd.randrange(count // 4)}", None),) if rnd.random() < 0.4 else (),
-        bind=f"b{rnd.randrange(count // 5)}" if rnd.random() < 0.4 else None,
+        spend=(rnd.choice(tokens),) if rnd.random() < 0.5 else (),
+        uses=((f"u{era}-{rnd.randrange(10)}", None),) if rnd.random() < 0.4 else (),
+        bind=f"b{era}-{rnd.randrange(8)}" if rnd.random() < 0.4 else None,
         rekey=rnd.random() < 0.3,
         hops=rnd.randrange(3),
     )
@@ -181,7 +188,7 @@ def _asked(rnd: Random, machine: Machine, count: int) -> Asked:
                 statements=(*script.statements, "SELECT 1/0"), swallow=rnd.random() < 0.7
             )
     value = machine.request(script.encode(), attestor=attestor)
-    return Asked(value, attestor, csr, script, None)
+    return Asked(value, attestor, csr, spki, script, None)
 
 
 def dealt(rnd: Random, asked: Sequence[Asked], partitions: int, share: float) -> list[list[bytes]]:
