@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -281,12 +282,13 @@ def test_machine_that_dies_while_it_joins_again_has_the_old_files_or_the_new(
 ) -> None:
     """Services that read them in that moment go on with a set that fits."""
     seen: set[str] = set()
+    machine = Machine(tmp_path / "joined")
+    asyncio.run(machine.join(machine.service.joined))
+    options = JoinOptions(again=True, claims=Claims)
     for call in range(1, 500):
-        machine = Machine(tmp_path / str(call))
-        asyncio.run(machine.join(machine.service.joined))
+        machine.state = shutil.copytree(tmp_path / "joined", tmp_path / str(call), symlinks=True)
 
-        def work(machine: Machine = machine) -> None:
-            options = JoinOptions(again=True, claims=Claims)
+        def work() -> None:
             asyncio.run(machine.join(machine.service.joined, options=options))
 
         died = dies_at(call, work)
