@@ -6,9 +6,10 @@ if not, it returns `context.request_approval(subject, grant)`. Only what was app
 the grant is compared byte by byte with the snapshot that the operator saw.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import cast
 from uuid import UUID
 
 from watchword.handlers.attestor import Admission, Approval
@@ -74,12 +75,21 @@ def new_request(candidate: Candidate, approval: Approval, request_id: UUID) -> N
         pool=grant.pool,
         site=grant.site,
         role=grant.role,
-        claims=canonical(claims).decode(),
+        claims=canonical({name: _harmless(said) for name, said in claims.items()}).decode(),
         facts=canonical(
             {name[:64]: value[:256] for name, value in sorted(approval.facts.items())[:32]}
         ).decode(),
         request_id=candidate.question.request_id or "",
     )
+
+
+def _harmless(said: object) -> object:
+    """Return what a machine claims without control characters: jsonb takes no NUL, and terminals obey the rest."""
+    if isinstance(said, str):
+        return "".join(character if character.isprintable() else "?" for character in said)
+    if isinstance(said, list | tuple):
+        return [_harmless(each) for each in cast("Sequence[object]", said)]
+    return said
 
 
 @dataclass(slots=True)

@@ -64,6 +64,9 @@ def read_assertion(payload: bytes) -> Assertion:
         SchemaError: anything else, names in another spelling or order included: one content has one form.
     """
     found = read_document(Assertion, payload)
+    if canonical(found.model_dump(by_alias=True)) != payload:
+        message = "version"  # `true` and `1.0` equal 1
+        raise WrongShape(message)
     try:
         parse_rfc3339(found.expires_at)
     except ValueError:

@@ -7,6 +7,7 @@ a TLS client. What the path builder does not take, we do not take: an Ed25519 CA
 are the web PKI's), and an unknown critical extension always is.
 """
 
+import warnings
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -62,7 +63,12 @@ def load(data: bytes) -> x509.Certificate:
     """
     try:
         _bound_the_key(data)
-        certificate = x509.load_der_x509_certificate(data)
+        with warnings.catch_warnings():
+            # On names that are longer than they should be: a sender must not write into our log.
+            warnings.simplefilter("ignore")
+            certificate = x509.load_der_x509_certificate(data)
+            # Parsed when first looked at, and kept: what cannot be read is found here.
+            _ = certificate.subject, certificate.issuer
         key_of(certificate)
     except Unacceptable:
         raise
@@ -222,9 +228,13 @@ def _bound_the_key(data: bytes) -> None:
     at, _ = der.read(data, start, der.SEQUENCE)
     if data[at] == _VERSION:
         _, at = der.read(data, at, _VERSION)
-    # Serial number, signature algorithm, issuer, validity, subject.
-    for tag in (der.INTEGER, der.SEQUENCE, der.SEQUENCE, der.SEQUENCE, der.SEQUENCE):
-        _, at = der.read(data, at, tag)
+    start, at = der.read(data, at, der.INTEGER)
+    if not int.from_bytes(data[start:at], "big", signed=True) > 0:
+        message = "the serial number is not positive"
+        raise Unacceptable(message)
+    # Signature algorithm, issuer, validity, subject.
+    for _ in range(4):
+        _, at = der.read(data, at, der.SEQUENCE)
     _, end = der.read(data, at, der.SEQUENCE)
     if end - at > _MAX_SPKI_BYTES:
         message = "the key is too large"

@@ -1,0 +1,1 @@
+"""Verifiers under bytes that nobody made on purpose."""

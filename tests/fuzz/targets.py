@@ -1,0 +1,216 @@
+"""Each verifier with everything in its favour, and the invariant that no bytes may break.
+
+The desk knows the image, the site's key and the CA; an operator agrees to everything; the challenge
+is the one that was handed out. Whatever bytes come in, what comes out is an answer or a refusal: never
+another exception, and never an admission that the unmutated evidence does not give.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from hashlib import sha256
+from typing import Any, TypeVar
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tests.support.certificates import OperatorCa
+from tests.support.contexts import Desk, Facts
+from tests.support.crypto import TRUST_DOMAIN, jws_signer
+from watchword.handlers.anchors import DiscoverySite, Image
+from watchword.handlers.attestor import Admission, Attestor, Challenge, Evidence
+from watchword.handlers.attestors.discovery.evidence import sign_assertion
+from watchword.handlers.attestors.discovery.verifier import KINDS, DiscoveryAttestor
+from watchword.handlers.attestors.image.evidence import new_image, parse_image
+from watchword.handlers.attestors.image.verifier import ImageAttestor
+from watchword.handlers.attestors.x509pop.config import Config, Rule
+from watchword.handlers.attestors.x509pop.prover import FileKey, X509PopProver
+from watchword.handlers.attestors.x509pop.verifier import X509PopAttestor
+from watchword.handlers.crypto.jws import JwsSigner
+from watchword.handlers.errors import Refused
+from watchword.schemas.ids import TenantId, UnverifiedPayload
+from watchword.schemas.requests import Claims
+
+_Result = TypeVar("_Result")
+
+
+def run(verifying: Coroutine[Any, Any, _Result]) -> _Result:
+    """Return the result of a coroutine that waits for nothing; a loop for each would cost more than it does."""
+    try:
+        verifying.send(None)
+    except StopIteration as done:
+        result: _Result = done.value
+        return result
+    message = "it waits for something"
+    raise RuntimeError(message)
+
+
+@dataclass
+class Target:
+    """A verifier, what it knows, and evidence that it takes."""
+
+    attestor: Attestor
+    desk: Desk
+    good: bytes
+    state: bytes | None = None
+    key: JwsSigner | None = None
+    """Of the site, for mutations that are signed."""
+
+    async def verdict(self, payload: bytes) -> object:
+        """Return what the verifier makes of a payload: a result, or the refusal."""
+        evidence = Evidence(UnverifiedPayload(payload), Claims())
+        try:
+            return await self.attestor.verify(evidence, self.desk.context(self.state))
+        except Refused as refused:
+            return refused
+
+    def hold(self, payload: bytes) -> object:
+        """Return the verdict on mutated evidence; an exception or an admission is the finding.
+
+        The same bytes may be admitted: they are the unmutated evidence. Other bytes may be challenged
+        or made to wait, and never admitted.
+        """
+        found = run(self.verdict(payload))
+        if isinstance(found, Admission) and payload != self.good:
+            message = f"admitted: {payload.hex()}"
+            raise AssertionError(message)
+        return found
+
+
+@cache
+def image() -> Target:
+    """Return `image` with an image in it whose second fact is there."""
+    image_id, text, digest = new_image()
+    row = Image(
+        id=image_id,
+        secret_sha256=digest,
+        tenant=TenantId("acme"),
+        pool="web",
+        site=None,
+        role="node",
+        second_fact="approval",
+        once_per_machine=False,
+        allowed_kinds=(),
+        expect={},
+        expires_at=None,
+        revoked=False,
+    )
+    desk = Desk("image", facts=Facts(images={image_id: row}, agrees=True))
+    return Target(ImageAttestor(), desk, parse_image(text).encode())
+
+
+@cache
+def discovery() -> Target:
+    """Return `discovery` with a site's key in it."""
+    key = jws_signer("k1")
+    row = DiscoverySite(
+        kid="k1",
+        public_key=key.public,
+        tenant=TenantId("acme"),
+        site="berlin",
+        pool="metal",
+        approval="always",
+        allowed_kinds=KINDS,
+        expires_at=None,
+        revoked=False,
+    )
+    desk = Desk("discovery", "ramdisk", Facts(sites={"k1": row}, agrees=True))
+    good = sign_assertion(
+        key,
+        site="berlin",
+        csr_sha256=desk.csr.sha256,
+        macs=["3c:ec:ef:00:00:01"],
+        product_uuid="4c4c4544-0043-3510-8052-b4c04f4e3332",
+        bmc="10.0.0.7",
+        expires_at=desk.now + timedelta(minutes=5),
+    )
+    return Target(DiscoveryAttestor(), desk, good, key=key)
+
+
+@cache
+def x509pop() -> Target:
+    """Return `x509pop` in its second round, the challenge answered by an Ed25519 key, over an intermediate.
+
+    Ed25519, because its signatures cannot be changed and still hold: the same bytes are the only good ones.
+    """
+    ca = OperatorCa()
+    held = OperatorCa("site CA", issuer=ca).give(key=Ed25519PrivateKey.generate())
+    rule = Rule((ca.certificate,), {"commonName": "*"}, TenantId("acme"), "web")
+    attestor = X509PopAttestor(Config(TRUST_DOMAIN, (rule,)))
+    desk = Desk("x509pop")
+    prover = X509PopProver(lambda: held.pem, FileKey(lambda: held.key_pem), TRUST_DOMAIN)
+
+    async def rounds() -> Target:
+        first = Evidence(
+            UnverifiedPayload(await prover.evidence(desk.csr.sha256, "node")), Claims()
+        )
+        asked = await attestor.verify(first, desk.context())
+        if not isinstance(asked, Challenge):
+            raise TypeError
+        answer = await prover.answer(asked.challenge, desk.csr.sha256, "node")
+        return Target(attestor, desk, answer, asked.state)
+
+    return run(rounds())
+
+
+TARGETS: Mapping[str, Callable[[], Target]] = {
+    "x509pop": x509pop,
+    "image": image,
+    "discovery": discovery,
+}
+
+
+def each_part(parts: tuple[bytes, ...]) -> list[tuple[bytes, ...]]:
+    """Return the parts with one dropped, doubled, retyped or oversized, for each in turn."""
+    found: list[tuple[bytes, ...]] = []
+    for nth, part in enumerate(parts):
+        before, after = parts[:nth], parts[nth + 1 :]
+        found.append((*before, *after))
+        found.append((*before, part, part, *after))
+        found += [
+            (*before, other, *after)
+            for other in (
+                b"",
+                b"\0",
+                part[:-1],
+                part + b"\0",
+                part[::-1],
+                b"\x30\x80" + part,
+                sha256(part).digest(),
+                b'{"a":1}',
+                b"\xff" * 20_000,
+                part * 50,
+            )
+        ]
+    return found
+
+
+def each_field(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the document with one field dropped, renamed, retyped or oversized, for each in turn, or one too many."""
+    found: list[dict[str, Any]] = [{**document, "extra": 1}]
+    for name, value in document.items():
+        rest = {n: v for n, v in document.items() if n != name}
+        found.append(rest)
+        found.append({**rest, name.upper(): value})
+        found += [
+            {**rest, name: other}
+            for other in (
+                None,
+                True,
+                0,
+                -1,
+                2**53,
+                "",
+                "\0",
+                "x" * 3000,
+                str(value) + " ",
+                str(value) + "\n",
+                [],
+                [value],
+                [value] * 40,
+                {},
+                {name: value},
+            )
+            if other != value or type(other) is not type(value)
+        ]
+    return found
