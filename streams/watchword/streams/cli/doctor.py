@@ -51,7 +51,7 @@ async def _all(settings: Settings) -> AsyncGenerator[Finding]:
         yield finding
     yield await check_signer(settings.signer.socket)
     try:
-        enabled_attestors(settings)
+        enabled_attestors(settings, trust_domain=settings.deployment.trust_domain or "")
         join_policy(settings)
     except ConfigRefused as error:
         for problem in error.problems:

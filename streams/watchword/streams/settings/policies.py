@@ -1,6 +1,7 @@
 """Settings of what is decided: the deployment, limits of attestors, the bound on refusals, topics."""
 
-from typing import Annotated, Any, cast
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, model_validator
 
@@ -85,11 +86,59 @@ class AttestorLimits(Section):
     """Whether it may leave its nodes' kinds unrestricted: then whoever may send commands may send all."""
 
 
+class X509PopRule(Section):
+    """One rule: certificates that chain to these CAs and match every pattern lead here. The first that takes one counts."""
+
+    authorities_file: Path
+    """A PEM file of the CAs. Ed25519 CAs cannot be used."""
+
+    match: dict[str, str]
+    """Field of the certificate → shell pattern, case sensitive: `commonName`, `organization`, `organizationalUnit`,
+    `serialNumber` of the subject; `dns`, `uri`, `email` of the alternative names. All must match; at least one
+    must be there, and `{ commonName = "*" }` takes every certificate that has a name."""
+
+    tenant: Label
+    """The tenant of its machines."""
+
+    pool: Label
+    """Their pool."""
+
+    site: Label | None = None
+    """Their site."""
+
+    roles: Annotated[tuple[Literal["node", "site"], ...], Split, Field(min_length=1)] = ("node",)
+    """Roles that they may ask for. Never `ramdisk`."""
+
+    kinds: Names = ()
+    """Kinds of commands that they may be sent. None are, if this is empty."""
+
+    unsafe_unrestricted_kinds: bool = False
+    """Whether they may be sent every kind, whatever `kinds` says."""
+
+    reattest: bool = False
+    """Whether the same certificate may come with another machine key, and then re-keys its node. Otherwise
+    a certificate is good for one machine key, so that copies of it displace nobody."""
+
+
+class X509PopSettings(AttestorLimits):
+    """`[attestors.x509pop]`: the limits of any attestor, and which certificates admit."""
+
+    own_grace_s: Annotated[int, Field(ge=0, le=366 * 86_400)] = 0
+    """How long after its end a node's own current certificate still lets it come back; 0 never."""
+
+    rules: tuple[X509PopRule, ...] = ()
+    """The tables `[[attestors.x509pop.rules]]`, in the order in which they are tried."""
+
+
 class AttestorsSettings(Section):
     """Which attestors a worker has, and `[attestors.<id>]`: what each may answer."""
 
     enabled: Names = ()
-    """Names of entry points in the group `watchword.attestors` that are loaded. `join-token` is always there."""
+    """What a worker has besides `join-token`, which is always there: `x509pop`, `image`, `discovery`, or names
+    of entry points in the group `watchword.attestors`."""
+
+    x509pop: X509PopSettings | None = None
+    """The table `[attestors.x509pop]`: limits, and rules on certificates."""
 
     limits: dict[Label, AttestorLimits] = Field(default_factory=dict[str, AttestorLimits])
     """The tables `[attestors.<id>]`. An attestor without one may admit nobody; only `join-token` then
@@ -102,7 +151,7 @@ class AttestorsSettings(Section):
         if not isinstance(data, dict):
             return data
         given = cast("dict[str, Any]", data)
-        own = {name: value for name, value in given.items() if name in ("enabled", "limits")}
+        own = {name: value for name, value in given.items() if name in cls.model_fields}
         tables = {name: value for name, value in given.items() if name not in own}
         if not tables:
             return own

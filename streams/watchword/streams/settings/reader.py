@@ -116,8 +116,12 @@ def _source(dotted: str, section: BaseModel, sources: Mapping[str, str]) -> str:
     """Name where a value is from; a table may come from several places, and names them all."""
     beneath = f"{dotted}."
     if dotted == "attestors.limits":
-        own = {f"attestors.{name}" for name in type(section).model_fields}
-        found = [s for n, s in sources.items() if n.startswith("attestors.") and n not in own]
+        own = tuple(f"attestors.{name}." for name in type(section).model_fields)
+        found = [
+            said
+            for known, said in sources.items()
+            if known.startswith("attestors.") and not f"{known}.".startswith(own)
+        ]
     else:
         found = [s for n, s in sources.items() if n == dotted or n.startswith(beneath)]
     return ", ".join(dict.fromkeys(found)) or "default"

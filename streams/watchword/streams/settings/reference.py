@@ -9,6 +9,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from watchword.streams.settings.model import Settings
+from watchword.streams.settings.policies import AttestorLimits, X509PopRule, X509PopSettings
 from watchword.streams.settings.sources import PREFIX, SECRETS, SHORT_FORMS
 
 _HEAD = """\
@@ -30,9 +31,31 @@ Secrets never stand in the file: each has a setting `<name>_file`, and is also r
 _CONSTRAINTS = {"ge": "≥ {}", "gt": "> {}", "le": "≤ {}", "lt": "< {}"}
 
 
+_TABLES: dict[str, type[BaseModel]] = {
+    "[attestors.<id>]": AttestorLimits,
+    "[attestors.x509pop]": X509PopSettings,
+    "[[attestors.x509pop.rules]]": X509PopRule,
+}
+"""Tables below sections. Of those that inherit, only what is their own is written."""
+
+
 def configuration_reference() -> str:
     """Return the page as Markdown."""
-    return "\n".join([_HEAD, *_sections()])
+    return "\n".join([_HEAD, *_sections(), *_tables()])
+
+
+def _tables() -> Iterator[str]:
+    for title, table in _TABLES.items():
+        name = title.strip("[]")
+        yield f"## `{title}`\n\n{_text(table.__doc__ or '')}\n"
+        inherited: set[str] = set()
+        for base in table.__mro__[1:]:
+            inherited |= set(getattr(base, "model_fields", {}))
+        for field_name, field in table.model_fields.items():
+            if field_name in inherited:
+                continue
+            yield f"### `{name}.{field_name}`\n\n{_text(field.description or '')}\n"
+            yield f"Default: {_default(field)}{_bounds(field)}.\n"
 
 
 def _sections() -> Iterator[str]:
@@ -42,6 +65,8 @@ def _sections() -> Iterator[str]:
         section: type[BaseModel] = getattr(defaults, name).__class__
         yield f"## `[{name}]`\n\n{_text(section.__doc__ or '')}\n"
         for field_name, field in section.model_fields.items():
+            if f"[{name}.{field_name}]" in _TABLES:
+                continue  # a table of its own, below
             path = (name, field_name)
             names = [f"`{PREFIX}{name.upper()}__{field_name.upper()}`"]
             names += [f"`{short[path]}`"] if path in short else []
@@ -51,6 +76,8 @@ def _sections() -> Iterator[str]:
 
 
 def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "none, it has to be given"
     if field.default_factory is not None:
         found: Any = field.get_default(call_default_factory=True, validated_data={})
         # What a machine is called is another thing on each.

@@ -3,43 +3,66 @@
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 
+from watchword.handlers.attestors.discovery.verifier import DiscoveryAttestor
+from watchword.handlers.attestors.image.verifier import ImageAttestor
+from watchword.handlers.attestors.x509pop.verifier import X509PopAttestor
 from watchword.handlers.errors import ConfigRefused
 from watchword.handlers.join.policy import JoinPolicy, Limits, known_kind
 from watchword.schemas.ids import ROLES, AttestorId
 from watchword.streams.settings import Settings
+from watchword.streams.settings.policies import AttestorLimits, X509PopSettings
+from watchword.streams.wiring.x509pop import x509pop_config
 
 GROUP = "watchword.attestors"
 """The group of entry points that packages register attestors in."""
 
 
+BUILT_IN = frozenset(("x509pop", "image", "discovery"))
+"""Ids of ours that `attestors.enabled` may name; a package that registers one of them is not asked."""
+
+
 def enabled_attestors(
-    settings: Settings, installed: Iterable[EntryPoint] | None = None
+    settings: Settings, installed: Iterable[EntryPoint] | None = None, *, trust_domain: str
 ) -> list[object]:
     """Return the attestors of `attestors.enabled`; half of them is none.
 
     An entry point is an attestor, or a function without parameters that returns one.
 
     Raises:
-        ConfigRefused: one is not installed, or its package cannot be imported.
+        ConfigRefused: one is not installed, its package cannot be imported, or its settings cannot be used.
     """
     found = {e.name: e for e in (entry_points(group=GROUP) if installed is None else installed)}
     problems: list[str] = []
     attestors: list[object] = []
-    for name in settings.attestors.enabled:
-        if name not in found:
-            known = ", ".join(sorted(found)) or "none"
+    for name in dict.fromkeys(settings.attestors.enabled):
+        if name in BUILT_IN:
+            attestors.append(_built_in(name, settings, trust_domain, problems))
+        elif name in found:
+            try:
+                loaded = found[name].load()
+                attestors.append(
+                    loaded if hasattr(loaded, "verify") and hasattr(loaded, "id") else loaded()
+                )
+            except Exception as error:  # noqa: BLE001 - whatever a stranger's package raises
+                problems.append(f"attestors.enabled: {name}: {type(error).__name__}: {error}")
+        else:
+            known = ", ".join(sorted(BUILT_IN | found.keys()))
             problems.append(f"attestors.enabled: {name} is not installed (there is: {known})")
-            continue
-        try:
-            loaded = found[name].load()
-            attestors.append(
-                loaded if hasattr(loaded, "verify") and hasattr(loaded, "id") else loaded()
-            )
-        except Exception as error:  # noqa: BLE001 - whatever a stranger's package raises
-            problems.append(f"attestors.enabled: {name}: {type(error).__name__}: {error}")
     if problems:
         raise ConfigRefused(problems)
     return attestors
+
+
+def _built_in(name: str, settings: Settings, trust_domain: str, problems: list[str]) -> object:
+    """Return one of ours; what is wrong with its settings goes to `problems`."""
+    match name:
+        case "x509pop":
+            section = settings.attestors.x509pop or X509PopSettings()
+            return X509PopAttestor(x509pop_config(section, trust_domain, problems))
+        case "image":
+            return ImageAttestor()
+        case _:
+            return DiscoveryAttestor()
 
 
 def join_policy(settings: Settings) -> JoinPolicy:
@@ -50,7 +73,10 @@ def join_policy(settings: Settings) -> JoinPolicy:
     """
     problems: list[str] = []
     limits: dict[AttestorId, Limits] = {}
-    for name, section in settings.attestors.limits.items():
+    sections: dict[str, AttestorLimits] = dict(settings.attestors.limits)
+    if settings.attestors.x509pop is not None:
+        sections["x509pop"] = settings.attestors.x509pop
+    for name, section in sections.items():
         problems += [
             f"attestors.{name}.kinds: no such kind: {kind}"
             for kind in section.kinds or ()

@@ -42,7 +42,7 @@ def run(settings: Settings) -> int:
         raise ConfigRefused(
             [f"deployment.trust_domain: {wanted}, but the keys are for {keys.trust_domain}"]
         )
-    attestors = enabled_attestors(settings)
+    attestors = enabled_attestors(settings, trust_domain=keys.trust_domain)
     return run_worker(options, partial(judging, settings, keys, attestors, join_policy(settings)))
 
 
