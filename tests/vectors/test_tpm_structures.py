@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
+from tests.support.tpm import recorded_area
 from tests.support.vectors import vector
 from watchword.handlers.attestors.tpm.attest import (
     Certified,
@@ -13,7 +14,7 @@ from watchword.handlers.attestors.tpm.attest import (
     read_attest,
     read_signature,
 )
-from watchword.handlers.attestors.tpm.reader import Malformed, sized
+from watchword.handlers.attestors.tpm.reader import Malformed
 from watchword.handlers.attestors.tpm.structures import Public, read_public_2b
 
 pytestmark = pytest.mark.vectors
@@ -40,12 +41,6 @@ AREAS = [
 ]
 
 
-def area(folder: str, key: str) -> bytes:
-    """Return a recorded public area as TPM2B_PUBLIC; some recordings are without its size."""
-    data = (vector(folder) / f"{key}.pub").read_bytes()
-    return data if data[:2] == (len(data) - 2).to_bytes(2, "big") else sized(data)
-
-
 def _pem(folder: Path, key: str) -> Path:
     return next(p for name in (f"{key}.pem", f"{key}pub.pem") if (p := folder / name).exists())
 
@@ -53,7 +48,7 @@ def _pem(folder: Path, key: str) -> Path:
 @pytest.mark.parametrize(("folder", "key"), AREAS)
 def test_public_area_is_the_key_and_the_name_that_its_tpm_says(folder: str, key: str) -> None:
     """A name of ours that differs from the TPM's would make a credential that no TPM opens."""
-    public = read_public_2b(area(folder, key))
+    public = read_public_2b(recorded_area(folder, key))
     there = vector(folder)
 
     assert public.key == load_pem_public_key(_pem(there, key).read_bytes())
@@ -67,13 +62,13 @@ def test_quotes_hold_for_their_key_alone(
 ) -> None:
     """A quote is worth its signature; one changed byte of it, or another key, ends it."""
     there = vector(folder)
-    ak = read_public_2b(area(folder, key))
+    ak = read_public_2b(recorded_area(folder, key))
     raw = (there / message).read_bytes()
     signed = read_signature((there / signature).read_bytes())
 
     assert isinstance(read_attest(raw).attested, Quoted)
     assert holds(signed, raw, ak)
-    assert not holds(signed, raw, read_public_2b(area("swtpm/tpm-a", "devkey")))
+    assert not holds(signed, raw, read_public_2b(recorded_area("swtpm/tpm-a", "devkey")))
     for at in range(0, len(raw), 7):
         assert not holds(signed, _flipped(raw, at), ak)
 
@@ -86,15 +81,15 @@ def test_certification_names_the_certified_key() -> None:
 
     assert isinstance(attest.attested, Certified)
     assert attest.attested.name == (there / "devkey.name").read_bytes()
-    assert holds(signature, attest.raw, read_public_2b(area("swtpm/tpm-a", "ak")))
+    assert holds(signature, attest.raw, read_public_2b(recorded_area("swtpm/tpm-a", "ak")))
 
 
 def test_every_cut_and_every_changed_byte_is_read_or_refused() -> None:
     """Evidence is hostile: a parser that raises anything else stops a worker."""
     folder = vector("swtpm/tpm-a")
     readers = {
-        area("swtpm/tpm-a", "ek"): read_public_2b,
-        area("swtpm/tpm-a", "ak"): read_public_2b,
+        recorded_area("swtpm/tpm-a", "ek"): read_public_2b,
+        recorded_area("swtpm/tpm-a", "ak"): read_public_2b,
         (folder / "quote.msg").read_bytes(): read_attest,
         (folder / "devkey.certify.attest").read_bytes(): read_attest,
         (folder / "quote.sig").read_bytes(): read_signature,
@@ -112,7 +107,7 @@ def test_every_cut_and_every_changed_byte_is_read_or_refused() -> None:
 
 def test_changed_public_area_is_another_name() -> None:
     """The name covers every byte, so a credential for one area opens for no other."""
-    data = area("swtpm/tpm-a", "ak")
+    data = recorded_area("swtpm/tpm-a", "ak")
     name = read_public_2b(data).name
     for at in range(len(data)):
         changed = _total(read_public_2b, _flipped(data, at))
