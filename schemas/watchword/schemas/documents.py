@@ -10,7 +10,14 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from watchword.schemas import topics
-from watchword.schemas.events import JoinRefused, JoinWaiting, NodeJoined, Recorded, RefusalWindow
+from watchword.schemas.events import (
+    JoinDecided,
+    JoinRefused,
+    JoinWaiting,
+    NodeJoined,
+    Recorded,
+    RefusalWindow,
+)
 from watchword.schemas.keyset import KeySet, TrustBundle
 from watchword.schemas.requests import Claims, JoinRequest
 from watchword.schemas.responses import JoinResponse, SealedResponse
@@ -24,6 +31,7 @@ RECORDS: dict[str, type[BaseModel]] = {
     "trust-bundle": TrustBundle,
     "node.joined": NodeJoined,
     "join.waiting": JoinWaiting,
+    "join.decided": JoinDecided,
     "security.join.refused": JoinRefused,
     "security.join.refused.window": RefusalWindow,
     "recorded": Recorded,
@@ -33,7 +41,7 @@ RECORDS: dict[str, type[BaseModel]] = {
 _MESSAGES: dict[str, tuple[str, ...]] = {
     topics.JOIN_REQUESTS: ("join-request",),
     topics.JOIN_RESPONSES: ("join-response", "sealed-response"),
-    topics.NODE_EVENTS: ("node.joined", "join.waiting"),
+    topics.NODE_EVENTS: ("node.joined", "join.waiting", "join.decided"),
     topics.JOIN_REFUSED: ("security.join.refused", "security.join.refused.window"),
     topics.TRUST_BUNDLE: ("key-set", "trust-bundle"),
 }

@@ -67,6 +67,27 @@ class JoinWaiting(Event):
     expires_at: Instant
 
 
+class JoinDecided(Event):
+    """What became of a join that waited: an operator agreed or did not, or its time ran out.
+
+    A machine that may join now has still to come again: `node.joined` says that it did.
+    """
+
+    type: Literal["join.approved", "join.rejected", "join.expired"]
+    join_request_id: str
+    attestor: str
+    role: Role
+    pool: str
+    site: str | None
+    csr_sha256: Sha256Hex
+    request_id: str
+    expires_at: Instant
+    """Until when an approval is good."""
+    decided_by: str | None
+    """The operator; None if its time ran out."""
+    comment: str
+
+
 class JoinRefused(Event):
     """A machine was refused (`security.join.refused`) or not understood (`security.join.invalid`).
 

@@ -1,12 +1,13 @@
 """Who acts, why, and the record of it: audit row and journal entry, in the act's own transaction."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from watchword.handlers.errors import BadArgument
-from watchword.handlers.journal import entry, new_event_id
+from watchword.handlers.journal import Entry, entry, new_event_id
 from watchword.handlers.store import journal, operators
 from watchword.handlers.store.connection import Connection
 from watchword.handlers.store.rows import as_row
@@ -56,15 +57,27 @@ class Act:
 
 async def record(connection: Connection, actor: Actor, act: Act, now: datetime) -> None:
     """Audit and journal an act: the last two statements of its transaction."""
-    await operators.audit(
-        connection,
-        at=now,
-        who=actor.who,
-        action=act.type,
-        target=act.target,
-        why=actor.why,
-        detail=act.detail,
-    )
+    await record_all(connection, actor, [act], now)
+
+
+async def record_all(
+    connection: Connection, actor: Actor, acts: Sequence[Act], now: datetime
+) -> None:
+    """Audit and journal acts of one transaction, in their order; the journal last."""
+    for act in acts:
+        await operators.audit(
+            connection,
+            at=now,
+            who=actor.who,
+            action=act.type,
+            target=act.target,
+            why=actor.why,
+            detail=act.detail,
+        )
+    await journal.append(connection, [_entry(actor, act, now) for act in acts])
+
+
+def _entry(actor: Actor, act: Act, now: datetime) -> Entry:
     event_id = new_event_id()
     event = Recorded(
         id=str(event_id),
@@ -75,18 +88,13 @@ async def record(connection: Connection, actor: Actor, act: Act, now: datetime) 
         who=actor.who,
         why=actor.why,
     )
-    await journal.append(
-        connection,
-        [
-            entry(
-                event,
-                event_id=event_id,
-                occurred_at=now,
-                key=act.target.encode(),
-                source=f"/watchword/{actor.cluster}/operator",
-                subject=f"{act.type.partition('.')[0]}/{act.target}",
-                topic=None,
-                private={"row": as_row(act.row)},
-            )
-        ],
+    return entry(
+        event,
+        event_id=event_id,
+        occurred_at=now,
+        key=act.target.encode(),
+        source=f"/watchword/{actor.cluster}/operator",
+        subject=f"{act.type.partition('.')[0]}/{act.target}",
+        topic=None,
+        private={"row": as_row(act.row)},
     )

@@ -3,24 +3,18 @@
 import re
 from dataclasses import dataclass, field
 from datetime import timedelta
-from uuid import UUID
 
 from watchword.handlers.attestors.join_token.evidence import new_token
 from watchword.handlers.errors import BadArgument
-from watchword.handlers.hardware_ids import canonical_mac
-from watchword.handlers.join.expectations import EXPECTABLE
-from watchword.handlers.join.policy import KINDS, known_kind
 from watchword.handlers.operators.actor import Act, Actor, record
-from watchword.handlers.operators.places import label
+from watchword.handlers.operators.grants import Grant, check_expect, check_limit
 from watchword.handlers.store import operators
 from watchword.handlers.store.connection import Database
 from watchword.handlers.store.operators import NewTokenRow, Row
-from watchword.schemas.ids import ROLES, Role
+from watchword.schemas.ids import Role
 from watchword.schemas.times import rfc3339
 
 MAX_USES = 1_000_000
-MAX_PAGE = 1000
-_MAX_EXPECTED = 256
 _TOKEN = re.compile(r"[a-z0-9]{16}")
 
 
@@ -40,43 +34,20 @@ class TokenOrder:
 
     def check(self) -> None:
         """Raise `BadArgument` for the first thing that is wrong."""
-        label(self.tenant, "tenant")
-        label(self.pool, "pool")
-        if self.site is not None:
-            label(self.site, "site")
-        if self.role not in ROLES:
-            message = f"role: one of {', '.join(sorted(ROLES))}"
-            raise BadArgument(message)
+        Grant(
+            tenant=self.tenant,
+            pool=self.pool,
+            site=self.site,
+            role=self.role,
+            allowed_kinds=self.allowed_kinds,
+        ).check()
         if not 0 < self.uses <= MAX_USES:
             message = f"uses: 1 to {MAX_USES}"
             raise BadArgument(message)
         if self.expires_in is not None and self.expires_in <= timedelta(0):
             message = "a token that has expired already is of no use"
             raise BadArgument(message)
-        for kind in self.allowed_kinds or ():
-            if not known_kind(kind):
-                message = f"kind: one of {', '.join(sorted(KINDS))}, or prefix.*, not {kind!r}"
-                raise BadArgument(message)
-        _check_expect(self.expect)
-
-
-def _check_expect(expect: dict[str, str]) -> None:
-    for name, value in expect.items():
-        if name not in EXPECTABLE:
-            message = f"expect: one of {', '.join(sorted(EXPECTABLE))}, not {name!r}"
-            raise BadArgument(message)
-        if not value or len(value) > _MAX_EXPECTED or not value.isprintable():
-            message = f"expect {name}: 1 to {_MAX_EXPECTED} printable characters"
-            raise BadArgument(message)
-    if "mac" in expect and canonical_mac(expect["mac"]) is None:
-        message = "expect mac: twelve hex digits, such as 52:54:00:12:34:56"
-        raise BadArgument(message)
-    if "node" in expect:
-        try:
-            UUID(expect["node"])
-        except ValueError:
-            message = "expect node: the id of a node (a UUID)"
-            raise BadArgument(message) from None
+        check_expect(self.expect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +100,7 @@ async def list_tokens(
     limit: int = 100,
 ) -> list[Row]:
     """Return a page of tokens by id, from behind `after`; only usable ones unless `spent_too`."""
-    _check_limit(limit)
+    check_limit(limit)
     async with database.transaction() as connection:
         return await operators.list_tokens(connection, tenant, after, limit, spent_too=spent_too)
 
@@ -166,9 +137,3 @@ def _act(event_type: str, row: Row) -> Act:
         "allowedKinds": row["allowed_kinds"],
     }
     return Act(event_type, row["tenant"], row["id"], row, detail)
-
-
-def _check_limit(limit: int) -> None:
-    if not 0 < limit <= MAX_PAGE:
-        message = f"limit: 1 to {MAX_PAGE}"
-        raise BadArgument(message)

@@ -27,6 +27,12 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "node_bindings": ("attestor", "subject"),
         "attestation_uses": ("attestor", "subject"),
         "bans": ("subject",),
+        "join_requests": ("attestor", "subject", "csr_sha256"),
+        "images": ("id",),
+        "discovery_sites": ("kid",),
+        "cloud_accounts": ("provider", "account"),
+        "tpm_endorsements": ("ek_sha256",),
+        "tpm_policies": ("tenant", "pool"),
     }
 )
 """The tables that the journal describes in full, and what identifies a row of each."""
@@ -159,6 +165,9 @@ def _joined(private: Mapping[str, Any]) -> list[Operation]:
         ("attestation_uses", "uses"),
     ):
         done += [Put(table, {**row, "node_id": node_id}) for row in private[member]]
+    if (approval := private.get("approval")) is not None:
+        done.append(Patch("join_requests", approval, {"state": "consumed"}))
+        done.append(Add("join_requests", approval, "version", 1))
     return done
 
 
@@ -187,5 +196,19 @@ _FOLDS: Final[Mapping[str, Callable[[Mapping[str, Any]], list[Operation]]]] = Ma
         "token.created": _created("tokens"),
         "token.revoked": _changed("tokens"),
         "node.joined": _joined,
+        "join.waiting": _created("join_requests"),
+        "join.approved": _changed("join_requests"),
+        "join.rejected": _changed("join_requests"),
+        "join.expired": _changed("join_requests"),
+        "image.created": _created("images"),
+        "image.revoked": _changed("images"),
+        "discovery-site.created": _created("discovery_sites"),
+        "discovery-site.revoked": _changed("discovery_sites"),
+        "cloud-account.created": _created("cloud_accounts"),
+        "cloud-account.revoked": _changed("cloud_accounts"),
+        "tpm-endorsement.created": _created("tpm_endorsements"),
+        "tpm-endorsement.revoked": _changed("tpm_endorsements"),
+        "tpm-policy.set": _created("tpm_policies"),
+        "tpm-policy.deleted": _deleted("tpm_policies"),
     }
 )

@@ -1,7 +1,7 @@
 """The keeper's side of the store: its lease, the count of refusals, and what is pruned.
 
 Each function is a short transaction of its own, fenced by the lease. Locks (DESIGN, section 5): the
-lease, the cursor, the windows, then the journal; pruning skips what others hold. So the keeper
+lease, the cursor, the windows, then the journal; expiry and pruning skip what others hold. So the keeper
 waits for no worker, and no worker waits for more than one of these transactions.
 """
 
@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from watchword.handlers.errors import WatchwordError
+from watchword.handlers.join.decisions import decided
 from watchword.handlers.snapshots import Floor, Mark, Snapshot
-from watchword.handlers.store import journal
+from watchword.handlers.store import approvals, journal
 from watchword.handlers.store.connection import Connection, Database
 from watchword.handlers.store.statements import load
 from watchword.handlers.store.translate import translated
@@ -56,6 +57,8 @@ class _Statements:
     prune_inbox: str
     prune_uses: str
     prune_leases: str
+    now: str
+    prune_requests: str
 
 
 _SQL = load(_Statements, "keeper.sql")
@@ -235,6 +238,29 @@ async def _keep_windows(
         await connection.execute(
             _SQL.grow_windows, *_columns(plan.grown), list(plan.grown.values())
         )
+
+
+# Joins that wait
+
+
+async def expire_requests(connection: Connection, tenure: Tenure, *, source: str) -> int:
+    """Expire up to 5,000 joins whose time to wait, or to use an approval, is over; return how many.
+
+    Each appends `join.expired` in the same transaction.
+    """
+    async with translated(), connection.transaction():
+        await _hold(connection, tenure)
+        now: datetime = await connection.fetchval(_SQL.now)
+        rows = await approvals.expire(connection, now, PRUNED_AT_ONCE)
+        await journal.append(
+            connection, [decided("expired", row, source=source, now=now) for row in rows]
+        )
+    return len(rows)
+
+
+async def prune_requests(connection: Connection, tenure: Tenure, *, over_for_s: float) -> int:
+    """Delete up to 5,000 joins that were decided and whose time was over so long ago."""
+    return await _prune(connection, tenure, _SQL.prune_requests, over_for_s)
 
 
 # Pruning

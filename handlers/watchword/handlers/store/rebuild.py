@@ -35,8 +35,11 @@ _PATIENCE_S = 3600.0
 _SAMPLES = 10
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_UNEXPIRED = "expires_at IS NULL OR expires_at > '{now}'"
-"""Expired uses are pruned, without an event."""
+_LASTING = {
+    "attestation_uses": "expires_at IS NULL OR expires_at > '{now}'",
+    "join_requests": "state IN ('pending', 'approved') OR expires_at > '{now}'::timestamptz - interval '1 day'",
+}
+"""Which rows are compared: the others are pruned, without an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +125,7 @@ class _Rebuild:
         rows: dict[str, int] = {}
         differences: list[Difference] = []
         for table in KEYS:
-            wanted = (
-                _UNEXPIRED.format(now=now.isoformat()) if table == "attestation_uses" else "true"
-            )
+            wanted = _LASTING.get(table, "true").format(now=now.isoformat())
             count = _SQL.count.format(table=table, wanted=wanted)
             rows[table] = await self._connection.fetchval(count, timeout=_PATIENCE_S)
             if found := await self._compare(table, wanted):

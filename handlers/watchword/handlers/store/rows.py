@@ -11,7 +11,7 @@ from watchword.schemas.canonical import b64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
-JSON_COLUMNS = frozenset(("expect", "detail", "headers"))
+JSON_COLUMNS = frozenset(("expect", "detail", "headers", "policy"))
 """Columns of type jsonb, which the driver gives as text."""
 
 

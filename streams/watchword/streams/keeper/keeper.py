@@ -19,6 +19,7 @@ from watchword.streams.keeper.options import KeeperOptions
 _log = structlog.get_logger(__name__)
 
 _HOUR_S = 3600.0
+_DAY_S = 24 * _HOUR_S
 
 
 class Keeper:
@@ -115,9 +116,19 @@ class Keeper:
         metrics.DAYS_AHEAD.set(self.days_ahead)
         if self.days_ahead < options.partition_alarm_days:
             _log.error("partitions run short", days_ahead=round(self.days_ahead, 1))
+        await self._expire_requests(connection)
         await self._prune_rows(connection)
         await self._pass_over_quiet(connection)
         await self._drop_partitions()
+
+    async def _expire_requests(self, connection: Connection) -> None:
+        count = store.PRUNED_AT_ONCE
+        while count >= store.PRUNED_AT_ONCE:
+            tenure = await self._tenured(connection)
+            count = await store.expire_requests(connection, tenure, source=self._options.source)
+            metrics.EXPIRED.inc(count)
+            if count:
+                _log.info("waiting joins expired", joins=count)
 
     async def _prune_rows(self, connection: Connection) -> None:
         options = self._options
@@ -130,6 +141,9 @@ class Keeper:
                 ),
                 "attestation_uses": await store.prune_uses(
                     connection, tenure, expired_for_s=options.use_grace_h * _HOUR_S
+                ),
+                "join_requests": await store.prune_requests(
+                    connection, tenure, over_for_s=options.join_request_retention_days * _DAY_S
                 ),
                 "leases": await store.prune_leases(connection, tenure, expired_for_s=_HOUR_S),
             }

@@ -10,6 +10,7 @@ SUMMARIES = Counter("watchword_keeper_summaries", "Summaries of refusals written
 SUPPRESSED = Counter(
     "watchword_keeper_suppressed_refusals", "Refusals that were told by a summary only"
 )
+EXPIRED = Counter("watchword_keeper_expired_joins", "Joins that waited until their time was over")
 PRUNED = Counter("watchword_keeper_pruned_rows", "Rows deleted for their age", ["table"])
 PARTITIONS_MADE = Counter("watchword_keeper_partitions_made", "Partitions made ahead")
 PARTITIONS_DROPPED = Counter("watchword_keeper_partitions_dropped", "Partitions past retention")

@@ -45,5 +45,8 @@ class KeeperOptions:
     inbox_retention_h: float = 48.0
     """Must outlive the retention of `join.requests`: a request that comes again later is judged anew."""
 
+    join_request_retention_days: int = 30
+    """How long joins that were decided can be looked up. At least a day: `rebuild --check` counts on it."""
+
     use_grace_h: float = 1.0
     """How long an expired use is kept: a database that fails over may have a clock that is behind."""

@@ -102,6 +102,9 @@ class KeeperSettings(Section):
     inbox_retention_h: Annotated[float, Field(gt=24.0, le=24.0 * 90)] = 48.0
     """How long an answer is remembered. Must outlive the retention of `join.requests`."""
 
+    join_request_retention_days: Annotated[int, Field(ge=1, le=3650)] = 30
+    """How long joins that were rejected, have expired or were used can be looked up in PostgreSQL."""
+
     health_port: Port = 9092
     """Where the keeper serves its health."""
 

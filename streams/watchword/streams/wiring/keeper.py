@@ -29,5 +29,6 @@ async def run(settings: Settings) -> None:
                 partition_days_ahead=keeper.partition_days_ahead,
                 refusal_retention_days=keeper.refusal_retention_days,
                 inbox_retention_h=keeper.inbox_retention_h,
+                join_request_retention_days=keeper.join_request_retention_days,
             )
         )

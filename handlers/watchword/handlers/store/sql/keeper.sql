@@ -125,3 +125,14 @@ WITH old AS MATERIALIZED (
     SELECT name FROM leases WHERE name LIKE 'relay:%' AND expires_at < clock_timestamp() - make_interval(secs => $1) LIMIT $2 FOR UPDATE SKIP LOCKED
 )
 DELETE FROM leases l USING old WHERE l.name = old.name;
+
+-- now
+SELECT watchword.now();
+
+-- prune_requests
+WITH old AS MATERIALIZED (
+    SELECT attestor, subject, csr_sha256 FROM join_requests
+    WHERE state IN ('rejected', 'expired', 'consumed') AND expires_at < watchword.now() - make_interval(secs => $1)
+    ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED
+)
+DELETE FROM join_requests r USING old WHERE r.attestor = old.attestor AND r.subject = old.subject AND r.csr_sha256 = old.csr_sha256;

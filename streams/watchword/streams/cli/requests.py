@@ -1,0 +1,188 @@
+"""`watchword requests list|show|approve|reject`: joins that wait for an operator."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+from uuid import UUID
+
+from cyclopts import App, Parameter
+
+from watchword.handlers.errors import BadArgument, Conflict
+from watchword.handlers.operators import requests
+from watchword.handlers.operators.nodes import node_id
+from watchword.handlers.operators.requests import Seen
+from watchword.handlers.store.approvals import RequestFilter
+from watchword.handlers.store.connection import Database
+from watchword.streams.cli.acting import Acting, operating
+from watchword.streams.cli.options import SHOWN, Shown
+from watchword.streams.cli.output import say, show_one, show_rows, text
+
+app = App(name="requests", help="Joins that wait for an operator.")
+
+_COLUMNS = (
+    "id",
+    "state",
+    "version",
+    "attestor",
+    "tenant",
+    "pool",
+    "site",
+    "role",
+    "expires_at",
+    "csr_sha256",
+)
+_DECIDED = ("id", "state", "version", "tenant", "pool", "site", "role", "csr_sha256")
+
+Ids = Annotated[
+    tuple[str, ...], Parameter(help="Ids of join requests, as `requests list` shows them.")
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Deciding(Acting):
+    """For decisions on joins that wait."""
+
+    why: Annotated[str, Parameter(name=["--comment", "--why"])] = ""
+    """Why; for the audit log and the next operator."""
+
+    version: Annotated[int | None, Parameter(negative="")] = None
+    """The version that was seen, of one request; without it the request is read and shown first."""
+
+    yes: Annotated[bool, Parameter(negative="")] = False
+    """Ask nothing."""
+
+
+DECIDING = Deciding()
+
+
+@app.command(name="list")
+async def list_(
+    *,
+    state: Annotated[
+        str, Parameter(help="pending, approved, rejected, expired, consumed; or all.")
+    ] = "pending",
+    tenant: Annotated[str | None, Parameter(help="Only this tenant's.")] = None,
+    site: Annotated[str | None, Parameter(help="Only this site's.")] = None,
+    attestor: Annotated[str | None, Parameter(help="Only those of this attestor.")] = None,
+    after: Annotated[str | None, Parameter(help="The id that the page before ended with.")] = None,
+    limit: Annotated[int, Parameter(help="Length of a page, at most 1000.")] = 100,
+    options: Shown = SHOWN,
+) -> None:
+    """List joins that wait, oldest first."""
+    wanted = RequestFilter(
+        state=None if state == "all" else state,
+        tenant=tenant,
+        site=site,
+        attestor=attestor,
+        after=None if after is None else node_id(after),
+    )
+    async with operating(options) as (_, database):
+        rows = await requests.list_requests(database, wanted, limit=limit)
+    show_rows(rows, _COLUMNS, options.form)
+    if len(rows) == limit:
+        say(f"there may be more: --after {rows[-1]['id']}")
+
+
+@app.command
+async def show(
+    request: Annotated[str, Parameter(help="The id of a join request.")],
+    /,
+    *,
+    options: Shown = SHOWN,
+) -> None:
+    """Show what an approval would grant, what is proven of the machine, and what it only claims.
+
+    Compare `csr sha256` with the fingerprint that the machine's agent prints while it waits.
+    """
+    async with operating(options) as (_, database):
+        (row,) = await requests.show_requests(database, [node_id(request)])
+    show_one(_for_people(row) if options.form == "table" else row, options.form)
+
+
+@app.command
+async def approve(ids: Ids, /, *, options: Deciding = DECIDING) -> None:
+    """Let machines join with exactly what is shown; exit 4 if another operator was first.
+
+    All of them or none. The machines come again by themselves, within the time that
+    `deployment.approval_retry_after_s` says.
+    """
+    await _decide(ids, "approve", options)
+
+
+@app.command
+async def reject(ids: Ids, /, *, options: Deciding = DECIDING) -> None:
+    """Refuse machines that wait, or take back approvals that were not used yet. Needs --comment.
+
+    All of them or none; exit 4 if another operator was first.
+    """
+    if not options.why.strip():
+        message = "--comment: say why, for the next operator"
+        raise BadArgument(message)
+    await _decide(ids, "reject", options)
+
+
+async def _decide(texts: Sequence[str], verb: str, options: Deciding) -> None:
+    ids = [node_id(one) for one in texts]
+    if options.version is not None and len(ids) != 1:
+        message = "--version goes with one request"
+        raise BadArgument(message)
+    async with operating(options) as (settings, database):
+        actor = options.actor(settings)
+        seen = await _seen(database, ids, verb, options)
+        decide = requests.approve if verb == "approve" else requests.reject
+        rows = await decide(database, actor, seen)
+    show_rows([{name: row[name] for name in _DECIDED} for row in rows], _DECIDED, options.form)
+
+
+async def _seen(
+    database: Database, ids: Sequence[UUID], verb: str, options: Deciding
+) -> list[Seen]:
+    """Show the requests, have the person confirm, and return which versions were shown."""
+    rows = await requests.show_requests(database, ids)
+    for row in rows:
+        if options.version is not None and row["version"] != options.version:
+            message = f"join request {row['id']} has changed: version {row['version']}, not {options.version}"
+            raise Conflict(message)
+    if not options.yes:
+        for row in rows:
+            _show_on_stderr(row)
+        _confirm(verb, len(rows))
+    return [Seen(row["id"], row["version"]) for row in rows]
+
+
+def _show_on_stderr(row: dict[str, Any]) -> None:
+    grants = row["grants"]
+    kinds = "unrestricted" if grants["unrestricted_kinds"] else text(grants["allowed_kinds"])
+    say(
+        f"join request {row['id']} (version {row['version']}, {row['state']}, by {row['attestor']})"
+    )
+    say(f"  CSR SHA-256  {row['csr_sha256'].hex()}")
+    say(
+        f"  grants       tenant {grants['tenant']}, pool {grants['pool']}, site {text(grants['site'])},"
+        f" role {grants['role']}, kinds {kinds}"
+    )
+    if grants["rekeys_node"] is not None:
+        say(f"  re-keys      node {grants['rekeys_node']}")
+    for name, value in row["facts"].items():
+        say(f"  {text(name)}: {text(value)}")
+    for name, value in row["unproven_claims"].items():
+        say(f"  unproven: {text(name)}: {text(value)}")
+
+
+def _confirm(verb: str, count: int) -> None:
+    if not sys.stdin.isatty():
+        message = f"to {verb} without being asked, say --yes"
+        raise BadArgument(message)
+    say(f"Type {count} to {verb} {count} join{'s' if count > 1 else ''}:")
+    if sys.stdin.readline().strip() != str(count):
+        message = f"nothing is done: {count} was not typed"
+        raise BadArgument(message)
+
+
+def _for_people(row: dict[str, Any]) -> dict[str, Any]:
+    grants = dict(row["grants"])
+    if grants.pop("unrestricted_kinds"):
+        grants["allowed_kinds"] = "unrestricted"
+    return row | {"grants": grants}

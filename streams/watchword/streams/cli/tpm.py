@@ -1,0 +1,130 @@
+"""`watchword tpm enrol|list|revoke`, and `watchword tpm policy set|list|delete`."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+from cyclopts import App, Parameter
+
+from watchword.handlers.errors import BadArgument
+from watchword.handlers.operators import tpms
+from watchword.streams.cli.acting import ACTING, Acting, operating
+from watchword.streams.cli.granting import GRANTING, LISTING, Granting, Listing
+from watchword.streams.cli.options import SHOWN, Shown
+from watchword.streams.cli.output import say, show_one, show_rows
+
+app = App(name="tpm", help="TPMs that may join, and what they have to show.")
+policy = App(name="policy", help="What TPMs of a pool have to show.")
+app.command(policy)
+
+_COLUMNS = ("ek_sha256", "tenant", "pool", "site", "role", "note", "state")
+_MAX_FILE_BYTES = 1024 * 1024
+
+Tenant = Annotated[str, Parameter(help="The tenant's name.")]
+Pool = Annotated[str, Parameter(help="The pool's name.")]
+
+
+@app.command
+async def enrol(
+    tenant: Tenant,
+    pool: Pool,
+    /,
+    *,
+    from_file: Annotated[
+        Path,
+        Parameter(
+            help="CSV: the SHA-256 of an endorsement key's public area in hexadecimal, and perhaps a"
+            " note; one a line."
+        ),
+    ],
+    options: Granting = GRANTING,
+) -> None:
+    """Let TPMs of a list join, all or none of them; exit 4 if one is enrolled already."""
+    eks = tpms.read_list(_read(from_file))
+    async with operating(options) as (settings, database):
+        rows = await tpms.enrol_tpms(
+            database, options.actor(settings), eks, options.grant(tenant, pool)
+        )
+    say(f"{len(rows)} TPMs are enrolled")
+
+
+@app.command(name="list")
+async def list_(*, options: Listing = LISTING) -> None:
+    """List enrolled TPMs by the SHA-256 of their endorsement keys."""
+    async with operating(options) as (_, database):
+        rows = await tpms.list_tpms(database, options.filter())
+    show_rows(rows, _COLUMNS, options.form)
+
+
+@app.command
+async def revoke(
+    ek: Annotated[str, Parameter(help="SHA-256 of the endorsement key, in hexadecimal.")],
+    /,
+    *,
+    options: Acting = ACTING,
+) -> None:
+    """Let a TPM join no more. Its node stays a node."""
+    async with operating(options) as (settings, database):
+        await tpms.revoke_tpm(database, options.actor(settings), tpms.ek_digest(ek))
+    say(f"TPM {ek} is revoked")
+
+
+@policy.command(name="set")
+async def set_(
+    tenant: Tenant,
+    pool: Pool,
+    /,
+    *,
+    from_file: Annotated[Path, Parameter(help="The policy, a JSON object.")],
+    options: Acting = ACTING,
+) -> None:
+    """Say what TPMs of a pool have to show, in the place of what was said before."""
+    said = _object(_read(from_file))
+    async with operating(options) as (settings, database):
+        row = await tpms.set_policy(database, options.actor(settings), tenant, pool, said)
+    show_one(row | {"policy": said}, options.form)
+
+
+@policy.command(name="list")
+async def list_policies(
+    *,
+    tenant: Annotated[str | None, Parameter(help="Only this tenant's.")] = None,
+    options: Shown = SHOWN,
+) -> None:
+    """List the policies of pools."""
+    async with operating(options) as (_, database):
+        rows = await tpms.list_policies(database, tenant=tenant)
+    show_rows(rows, ("tenant", "pool", "updated_at", "updated_by", "policy"), options.form)
+
+
+@policy.command
+async def delete(tenant: Tenant, pool: Pool, /, *, options: Acting = ACTING) -> None:
+    """Take a pool's policy away: no TPM joins it then."""
+    async with operating(options) as (settings, database):
+        await tpms.delete_policy(database, options.actor(settings), tenant, pool)
+    say(f"pool {tenant}/{pool} has no TPM policy")
+
+
+def _read(path: Path) -> str:
+    with path.open("rb") as file:
+        content = file.read(_MAX_FILE_BYTES + 1)
+    if len(content) > _MAX_FILE_BYTES:
+        message = f"{path} is longer than {_MAX_FILE_BYTES} bytes"
+        raise BadArgument(message)
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        message = f"{path} is not UTF-8"
+        raise BadArgument(message) from None
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found: object = json.loads(text)
+    except ValueError as error:
+        message = f"the policy is not JSON: {error}"
+        raise BadArgument(message) from None
+    if not isinstance(found, dict):
+        message = "the policy is a JSON object"
+        raise BadArgument(message)
+    return cast("dict[str, Any]", found)
