@@ -6,8 +6,10 @@ state is on disk, so an interrupted run goes on with `--run NAME`.
 
 import argparse
 import asyncio
+import logging
 import math
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -80,6 +82,12 @@ def _go_to_background(state: State) -> int:
 
 
 async def _run(state: State, faults: list[Fault], layout: Layout) -> int:
+    # Kafka's client says much about brokers that are away, which they are on purpose.
+    logging.disable(logging.CRITICAL)
+    playing = asyncio.current_task()
+    if playing is not None:
+        # So that an end from outside leaves no server and no mounted disk behind.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, playing.cancel)
     begun = time.monotonic()
 
     def say(text: str) -> None:

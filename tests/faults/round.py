@@ -117,6 +117,7 @@ async def _under_load(
         for task in meanwhile:
             task.cancel()
         for task in meanwhile:
+            # Whoever ended by itself did so by a mistake, which is raised here.
             with contextlib.suppress(asyncio.CancelledError):
                 await task
     merge(findings, watch.findings)

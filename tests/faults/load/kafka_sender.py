@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from contextlib import suppress
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
@@ -79,8 +80,16 @@ class KafkaSender:
 
 
 async def _stop(producer: Any) -> None:  # noqa: ANN401 - aiokafka has few types
-    try:
+    """Close a producer; where that takes long, without what it still wanted to send."""
+    with suppress(KafkaError, OSError, TimeoutError):
         async with asyncio.timeout(2):
             await producer.stop()
-    except (KafkaError, OSError, TimeoutError):
-        await producer.client.close()
+        return
+    sender = producer._sender.sender_task
+    if sender is not None:
+        sender.cancel()
+    with suppress(KafkaError, OSError, TimeoutError):
+        async with asyncio.timeout(1):
+            await producer.client.close()
+    if sender is not None:
+        await asyncio.wait({sender}, timeout=1)

@@ -4,11 +4,11 @@ import asyncio
 import base64
 import json
 import time
-from collections import deque
+from collections import Counter, deque
+from contextlib import suppress
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError
 
 from tests.faults.judge.ledger import Ledger
 from tests.faults.judge.topics import NODE_EVENTS, REFUSED, RESPONSES, partitions_of
@@ -31,6 +31,8 @@ class Tail:
         """When each event was first seen, on the wall clock, by its id."""
         self.joined: deque[tuple[bytes, str]] = deque()
         """Requests that were joined, as which node, for whoever takes them out."""
+        self.troubles: Counter[str] = Counter()
+        """Why consumers were given up."""
 
     async def run(self) -> None:
         """Read until cancelled, whatever Kafka does."""
@@ -39,20 +41,23 @@ class Tail:
                 bootstrap_servers=self._servers,
                 enable_auto_commit=False,
                 auto_offset_reset="earliest",
-                metadata_max_age_ms=2000,
             )
             try:
                 await consumer.start()
                 await self._read(consumer)
-            except (KafkaError, OSError, TimeoutError):
+            except Exception as error:  # noqa: BLE001 - whatever it is, another consumer goes on
+                self.troubles[type(error).__name__] += 1
                 await asyncio.sleep(_REST_S)
             finally:
-                await consumer.stop()
+                with suppress(Exception):
+                    async with asyncio.timeout(_REST_S):
+                        await consumer.stop()
 
     async def _read(self, consumer: Any) -> None:  # noqa: ANN401 - aiokafka has few types
         known: set[TopicPartition] = set()
         while True:
-            counts = await partitions_of(self._servers, _TOPICS)
+            async with asyncio.timeout(_LOOK_S):
+                counts = await partitions_of(self._servers, _TOPICS)
             there = {
                 TopicPartition(topic, number)
                 for topic, count in counts.items()
@@ -65,7 +70,9 @@ class Tail:
                     consumer.seek(partition, self._positions.get(partition, 0))
             until = time.monotonic() + _LOOK_S
             while time.monotonic() < until:
-                fetched = await consumer.getmany(timeout_ms=100)
+                # In time, or the consumer is of no use any more.
+                async with asyncio.timeout(_LOOK_S):
+                    fetched = await consumer.getmany(timeout_ms=100)
                 for partition, messages in fetched.items():
                     for message in messages:
                         self._take(message)

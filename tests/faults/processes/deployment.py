@@ -6,8 +6,6 @@ import contextlib
 import json
 import random
 import secrets
-import shutil
-import tempfile
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +34,7 @@ from tests.faults.processes.fleet import Fleet, Sizes
 from tests.faults.processes.kafka import Kafka
 from tests.faults.processes.operators import OperatorProcess
 from tests.faults.processes.postgres import Postgres
+from tests.faults.processes.scratch import remove, scratch_folder
 
 TRUST_DOMAIN = "faults.example"
 GROUP = "watchword-verifier"
@@ -101,12 +100,10 @@ async def deployed(
     folder: Path, layout: Layout, rng: random.Random, options: LoadOptions
 ) -> AsyncGenerator[Deployment]:
     """Yield a deployment in which every process is ready; end and delete it afterwards."""
-    # Open to the user that PostgreSQL runs as; short, for the signer's socket.
-    scratch = Path(tempfile.mkdtemp(prefix="wwf-"))
-    scratch.chmod(0o711)
+    scratch = scratch_folder()
     folder.mkdir(parents=True, exist_ok=True)
     async with contextlib.AsyncExitStack() as stack:
-        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        stack.callback(remove, scratch)
         kafka = Kafka(scratch, nodes=layout.kafka_nodes)
         stack.push_async_callback(kafka.remove)
         postgres = Postgres(scratch)
