@@ -64,6 +64,10 @@ class LaneTransaction:
         if self._is_closed:
             message = "the verifier has returned"
             raise PermissionError(message)
+        if not _is_sendable(statement):
+            self.failed = True
+            message = "a statement has neither NULs nor lone surrogates"
+            raise ValueError(message)
         if not _ALLOWED.match(statement):
             self.failed = True
             message = (
@@ -82,6 +86,14 @@ class LaneTransaction:
             # they make of it, no admission.
             self.failed = True
             raise
+
+
+def _is_sendable(statement: str) -> bool:
+    # The protocol would end the connection over it, and the batch would be tried again, for ever.
+    try:
+        return b"\0" not in statement.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def needs_lane(candidate: Candidate, judge: Judge) -> bool:
