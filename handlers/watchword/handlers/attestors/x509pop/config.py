@@ -22,7 +22,7 @@ _NAMES: Mapping[str, type[x509.DNSName | x509.UniformResourceIdentifier | x509.R
     "uri": x509.UniformResourceIdentifier,
     "email": x509.RFC822Name,
 }
-_NO_VALUES: tuple[type[Exception], ...] = (*UNREADABLE, x509.ExtensionNotFound)
+_NO_VALUES: tuple[type[Exception], ...] = (*UNREADABLE, x509.ExtensionNotFound, KeyError)
 
 MATCHABLE = frozenset((*_SUBJECT, *_NAMES))
 """The fields that a rule may name: of the subject, and of the subject alternative name."""
