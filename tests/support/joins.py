@@ -181,6 +181,10 @@ class Bench:
         async with self._turn:
             await (await self._connection()).execute(script)
 
+    async def other(self) -> "asyncpg.Connection[asyncpg.Record]":
+        """Return another connection, which the caller closes."""
+        return await asyncpg.connect(self.dsn, server_settings={"search_path": "watchword"})
+
     async def _connection(self) -> "asyncpg.Connection[asyncpg.Record]":
         if self._sql is None or self._sql.is_closed():
             self._sql = await asyncpg.connect(
