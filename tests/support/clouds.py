@@ -1,9 +1,11 @@
 """CMS and certificates as a cloud would make them, and as somebody would who is none."""
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from asn1crypto import algos, cms, core
@@ -13,6 +15,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
+
+from watchword.handlers.attestors.cloud_iid.anchors import key_type
 
 CloudKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -149,3 +153,64 @@ class Cms:
 def weak_digest() -> Any:  # noqa: ANN401 - asn1crypto has no annotations
     """Return the algorithm identifier of MD5."""
     return algos.DigestAlgorithm({"algorithm": "md5"})
+
+
+def entry_of(
+    file: str,
+    certificate: x509.Certificate,
+    *,
+    provider: str,
+    purpose: str,
+    region: str = "",
+    partition: str = "",
+) -> dict[str, str]:
+    """Return the manifest's entry of a certificate, as it is."""
+    return {
+        "file": file,
+        "provider": provider,
+        "partition": partition or provider,
+        "region": region,
+        "purpose": purpose,
+        "keyType": key_type(certificate),
+        "notBefore": certificate.not_valid_before_utc.isoformat(),
+        "notAfter": certificate.not_valid_after_utc.isoformat(),
+        "source": "a test",
+    }
+
+
+def jwks_entry(file: str) -> dict[str, str]:
+    """Return the manifest's entry of a key set."""
+    return {
+        "file": file,
+        "provider": "gcp",
+        "partition": "gcp",
+        "purpose": "jwks",
+        "keyType": "rsa-2048",
+        "source": "a test",
+    }
+
+
+@dataclass
+class Folder:
+    """An anchor folder to be filled."""
+
+    path: Path
+    entries: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+
+    def add(self, certificate: x509.Certificate, **entry: str) -> dict[str, str]:
+        """Write a certificate, list it, and return its entry."""
+        file = f"{len(self.entries)}.pem"
+        (self.path / file).write_bytes(certificate.public_bytes(Encoding.PEM))
+        self.entries.append(entry_of(file, certificate, **entry))
+        return self.entries[-1]
+
+    def add_keys(self, data: bytes) -> None:
+        """Write a key set and list it."""
+        file = f"{len(self.entries)}.json"
+        (self.path / file).write_bytes(data)
+        self.entries.append(jwks_entry(file))
+
+    def write(self) -> Path:
+        """Write the manifest and return the folder."""
+        (self.path / "anchors.json").write_text(json.dumps({"anchors": self.entries}))
+        return self.path
