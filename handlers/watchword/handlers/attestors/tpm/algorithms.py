@@ -4,9 +4,8 @@ SHA-1 is here for PCR banks alone: no name, signature or derivation is made with
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384, SHA512, HashAlgorithm
@@ -53,9 +52,9 @@ CURVES: Mapping[int, ec.EllipticCurve] = {0x0003: ec.SECP256R1(), 0x0004: ec.SEC
 MAX_DIGEST_BYTES = 64
 
 
-def hasher(algorithm: int) -> Callable[[bytes], Any]:
-    """Return `hashlib`'s constructor for the hash of a bank; `KeyError` for an unknown one."""
-    return getattr(hashlib, BANKS[algorithm])  # type: ignore[no-any-return] # one of four names
+def digest(algorithm: int, data: bytes) -> bytes:
+    """Return the hash of a bank over these bytes; `KeyError` for an unknown one."""
+    return hashlib.new(BANKS[algorithm], data).digest()
 
 
 def digest_size(algorithm: int) -> int:

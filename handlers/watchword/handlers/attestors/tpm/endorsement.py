@@ -117,7 +117,9 @@ def _check_leaf(leaf: Certificate) -> None:
         message = "a CA is no TPM"
         raise NoChain(message)
     # A TPM's owner is named by its certificate's directoryName; a name of another form is a web server's.
-    if leaf.alternative_names is not None and leaf.alternative_names != frozenset(("directory_name",)):
+    if leaf.alternative_names is not None and leaf.alternative_names != frozenset(
+        ("directory_name",)
+    ):
         message = "an alternative name that is no directory name"
         raise NoChain(message)
     to_encrypt = (
