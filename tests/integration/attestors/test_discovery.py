@@ -3,15 +3,14 @@
 import json
 from base64 import urlsafe_b64decode
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from uuid_utils.compat import uuid7
 
+from tests.support.anchors import MAC, PRODUCT, SECOND_MAC, SiteAgent, shows
 from tests.support.joins import Bench, Machine, join_bench
 from tests.support.proving import (
     approve_all,
@@ -22,7 +21,6 @@ from tests.support.proving import (
     move_clock,
 )
 from watchword.handlers.attestor import Subject
-from watchword.handlers.attestors.discovery.evidence import sign_assertion
 from watchword.handlers.attestors.discovery.prover import DiscoveryProver
 from watchword.handlers.attestors.discovery.verifier import KINDS, DiscoveryAttestor
 from watchword.handlers.crypto.jws import JwsSigner
@@ -31,63 +29,8 @@ from watchword.schemas.requests import Claims
 
 pytestmark = pytest.mark.postgres
 
-PRODUCT = "4c4c4544-0043-3510-8052-b4c04f4e3332"
-MAC, SECOND_MAC, OTHER_MAC = "3c:ec:ef:00:00:01", "3c:ec:ef:00:00:02", "3c:ec:ef:00:00:99"
+OTHER_MAC = "3c:ec:ef:00:00:99"
 LOCAL_MAC = "02:00:5e:00:00:01"
-
-
-@dataclass
-class SiteAgent:
-    """A site's agent with its key."""
-
-    bench: Bench
-    key: JwsSigner = field(default_factory=lambda: JwsSigner("k1", Ed25519PrivateKey.generate()))
-
-    async def registered(
-        self,
-        *,
-        approval: str = "unknown-machines",
-        tenant: str = "acme",
-        kinds: tuple[str, ...] = KINDS,
-        expires_at: datetime | None = None,
-    ) -> "SiteAgent":
-        """Add the key's row by plain SQL."""
-        await self.bench.place(tenant, "metal", "berlin")
-        await self.bench.fetch(
-            "INSERT INTO discovery_sites (kid, public_key, tenant, site, pool, approval, allowed_kinds, expires_at, created_by)"
-            " VALUES ($1, $2, $3, 'berlin', 'metal', $4, $5, $6, 'test')",
-            self.key.kid, self.key.public, tenant, approval, list(kinds), expires_at,
-        )  # fmt: skip
-        return self
-
-    async def asserted(self, machine: Machine, **changes: object) -> bytes:
-        """Return what the agent says of a machine, by the database's time."""
-        now: datetime = await self.bench.one("SELECT watchword.now()")
-        said: dict[str, Any] = {
-            "site": "berlin",
-            "csr_sha256": csr_sha256(machine),
-            "macs": [MAC, SECOND_MAC],
-            "product_uuid": PRODUCT,
-            "bmc": "10.0.0.7",
-            "expires_at": now + timedelta(minutes=5),
-            **changes,
-        }
-        return sign_assertion(self.key, **said)
-
-    async def vouches(self, machine: Machine, **changes: object) -> dict[str, Any]:
-        """Return the answer to a machine that shows what the agent says of it."""
-        return await shows(self.bench, machine, await self.asserted(machine, **changes))
-
-    async def lets_in(self, machine: Machine, **changes: object) -> dict[str, Any]:
-        """Return the answer once an operator has agreed."""
-        await self.vouches(machine, **changes)
-        await approve_all(self.bench)
-        return await self.vouches(machine, **changes)
-
-
-async def shows(bench: Bench, machine: Machine, assertion: bytes) -> dict[str, Any]:
-    """Return the answer to a ramdisk that shows an assertion."""
-    return await join(bench, machine, DiscoveryProver(lambda _csr: assertion), role="ramdisk")
 
 
 async def facts(bench: Bench) -> dict[str, str]:

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
 
 import pytest
 import structlog
 
+from tests.support.anchors import image
 from tests.support.joins import Bench, join_bench
 from tests.support.proving import (
     approve_all,
@@ -28,44 +28,12 @@ pytestmark = pytest.mark.postgres
 UUID = "4c4c4544-0043-3510-8052-b4c04f4e3332"
 
 
-@dataclass(frozen=True)
-class MadeImage:
-    """An image in the database, and what is installed on its machines."""
-
-    id: str
-    text: str
-
-    @property
-    def prover(self) -> ImageProver:
-        """The prover of a machine that runs it."""
-        return ImageProver(lambda: self.text)
-
-
 @pytest.fixture
 async def bench(database: str) -> AsyncGenerator[Bench]:
     """Give a service that takes images."""
     async with join_bench(database, attestors=[ImageAttestor()]) as bench:
         await bench.place("acme", "web", "berlin")
         yield bench
-
-
-async def image(
-    bench: Bench,
-    *,
-    second_fact: str = "approval",
-    role: str = "node",
-    once_per_machine: bool = False,
-    expect: dict[str, str] | None = None,
-    expires_at: datetime | None = None,
-) -> MadeImage:
-    """Add an image by plain SQL."""
-    image_id, text, digest = new_image()
-    await bench.fetch(
-        "INSERT INTO images (id, secret_sha256, tenant, pool, site, role, second_fact, once_per_machine, expect, expires_at,"
-        " allowed_kinds, created_by) VALUES ($1, $2, 'acme', 'web', 'berlin', $3, $4, $5, $6, $7, ARRAY['diag.*'], 'test')",
-        image_id, digest, role, second_fact, once_per_machine, json.dumps(expect or {}), expires_at,
-    )  # fmt: skip
-    return MadeImage(image_id, text)
 
 
 async def test_machine_joins_after_an_operator_agreed(bench: Bench) -> None:
