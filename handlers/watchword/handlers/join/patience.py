@@ -55,6 +55,9 @@ class Patience:
             return []
         seconds = min(self._seconds, LANE_SECONDS) if in_transaction else self._seconds
         tasks = [asyncio.create_task(work) for _, work in works]
+        for task in tasks:
+            # If several raise, one is raised here, and nobody asks for the others.
+            task.add_done_callback(_forget)
         late: set[asyncio.Task[Judgement]] = set()
         try:
             started = time.monotonic()
@@ -92,8 +95,6 @@ async def _end(late: set[asyncio.Task[Judgement]]) -> None:
             _, deaf = await asyncio.wait(deaf, timeout=_END_SECONDS)
     if deaf:
         _log.error("verifiers will not be cancelled", count=len(deaf))
-    for task in late:
-        task.add_done_callback(_forget)
 
 
 def _forget(task: asyncio.Task[Judgement]) -> None:
