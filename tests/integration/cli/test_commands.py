@@ -2,62 +2,17 @@
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import asyncpg
 import pytest
 
+from tests.support.commands import Command, result
 from watchword.handlers.attestors.join_token.evidence import parse_token
-from watchword.streams.settings.sources import SHORT_FORMS
 
 pytestmark = pytest.mark.postgres
-
-Done = subprocess.CompletedProcess[str]
-Command = Callable[..., Done]
-
-
-@pytest.fixture
-def environment(database: str, tmp_path: Path) -> dict[str, str]:
-    clean = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("WATCHWORD_", "PG")) and name not in SHORT_FORMS
-    }
-    return clean | {
-        "DATABASE_URL": database,
-        "HOME": str(tmp_path),
-        "WATCHWORD_KEYS__DIRECTORY": str(tmp_path / "keys"),
-        "WATCHWORD_SIGNER__SOCKET": str(tmp_path / "signer.sock"),
-    }
-
-
-@pytest.fixture
-def watchword(environment: dict[str, str]) -> Command:
-    def run(*arguments: str, code: int = 0) -> Done:
-        done = subprocess.run(
-            [sys.executable, "-m", "watchword.streams.cli", *arguments],
-            capture_output=True,
-            text=True,
-            env=environment,
-            timeout=100,
-            check=False,
-        )
-        assert done.returncode == code, done.stderr
-        return done
-
-    return run
-
-
-def result(done: Done) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(done.stdout)
-    assert found["schemaVersion"] == 1
-    return found
 
 
 def test_an_operators_day(watchword: Command) -> None:

@@ -124,6 +124,92 @@ async def test_pruning_waits_for_no_worker(
     await worker.close()
 
 
+_REQUESTS = """
+INSERT INTO join_requests (attestor, subject, csr_sha256, id, state, snapshot, tenant, pool, role, request_id, requested_at, expires_at)
+SELECT 'image', sha256(('{state}' || n)::bytea), sha256(n::text::bytea), gen_random_uuid(), '{state}', '{{}}', 'acme', 'web', 'node', '',
+    watchword.now() - interval '40 days', watchword.now() - interval '{ago}'
+FROM generate_series(1, {count}) AS n
+"""
+
+
+async def test_joins_that_waited_too_long_expire_with_an_event_each(
+    connection: Connection, options: Options
+) -> None:
+    """Whoever watches the waiting list must see that a machine is no longer on it."""
+    for state, ago, count in (
+        ("pending", "1 minute", 5003),
+        ("approved", "1 hour", 2),
+        ("rejected", "1 hour", 1),
+    ):
+        await connection.execute(_REQUESTS.format(state=state, ago=ago, count=count))
+    await connection.execute(
+        "UPDATE join_requests SET expires_at = watchword.now() + interval '1 minute'"
+        " WHERE ctid = ANY(ARRAY(SELECT ctid FROM join_requests WHERE state = 'pending' LIMIT 3))"
+    )
+    keeper = Keeper(options())
+    await keeper.step()
+    await keeper.close(is_idle=True)
+
+    states = await connection.fetch(
+        "SELECT state, count(*), min(version) AS version FROM join_requests GROUP BY state ORDER BY state"
+    )
+    assert [tuple(row) for row in states] == [
+        ("expired", 5002, 2),
+        ("pending", 3, 1),
+        ("rejected", 1, 1),
+    ]
+    told = await connection.fetchrow(
+        "SELECT count(*) AS n, count(DISTINCT key) AS keys, count(DISTINCT xid) AS transactions,"
+        " min(topic) AS topic FROM journal WHERE type = 'join.expired'"
+    )
+    assert told is not None
+    assert dict(told) == {"n": 5002, "keys": 5002, "transactions": 2, "topic": "node.events"}
+
+
+async def test_joins_that_were_decided_long_ago_are_pruned(
+    connection: Connection, options: Options
+) -> None:
+    """The list would only grow; what can still be used, or is asked about, must stay."""
+    for state in ("rejected", "expired", "consumed"):
+        await connection.execute(_REQUESTS.format(state=state, ago="31 days", count=2))
+        await connection.execute(_REQUESTS.format(state=state, ago="29 days", count=1).replace(
+            "sha256(('", "sha256(('kept-"
+        ))  # fmt: skip
+    keeper = Keeper(options())
+    await keeper.step()
+    await keeper.close(is_idle=True)
+
+    rows = await connection.fetch("SELECT state FROM join_requests ORDER BY state")
+    assert [row["state"] for row in rows] == ["consumed", "expired", "rejected"]
+
+
+async def test_expiry_waits_for_no_worker(
+    connection: Connection, opened: Database, options: Options
+) -> None:
+    """A worker that is about to consume an approval holds its row; the keeper looks again later."""
+    await connection.execute(_REQUESTS.format(state="approved", ago="1 second", count=3))
+    worker = await opened.connect()
+    transaction = worker.transaction()
+    await transaction.start()
+    await worker.execute(
+        "SELECT FROM join_requests WHERE csr_sha256 = sha256('1') FOR NO KEY UPDATE"
+    )
+    keeper = Keeper(options(upkeep_s=0.0))
+    started = time.monotonic()
+    await keeper.step()
+    assert time.monotonic() - started < 1.5
+    assert (
+        await connection.fetchval("SELECT count(*) FROM join_requests WHERE state = 'expired'") == 2
+    )
+    await transaction.rollback()
+    await worker.close()
+    await keeper.step()
+    await keeper.close(is_idle=True)
+    assert (
+        await connection.fetchval("SELECT count(*) FROM join_requests WHERE state = 'expired'") == 3
+    )
+
+
 _OLD = """
 CREATE TABLE {parent}_20200101 (LIKE {parent} INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES);
 ALTER TABLE {parent} ATTACH PARTITION {parent}_20200101 FOR VALUES FROM ('2020-01-01') TO ('2020-01-02');

@@ -3,9 +3,9 @@
 import re
 from dataclasses import dataclass
 from datetime import timedelta
-from hashlib import sha256
 from typing import Literal, get_args
 
+from watchword.handlers.attestors.discovery.evidence import kid_of
 from watchword.handlers.attestors.discovery.verifier import KINDS
 from watchword.handlers.errors import BadArgument
 from watchword.handlers.operators.actor import Act, Actor, record
@@ -116,11 +116,6 @@ async def revoke_site_key(database: Database, actor: Actor, kid: str) -> Row:
         row = await anchor_rows.revoke_site_key(connection, kid, now)
         await record(connection, actor, _act("discovery-site.revoked", row), now)
     return row
-
-
-def kid_of(public_key: bytes) -> str:
-    """Return the name that a key has of itself: 16 hex digits of its SHA-256."""
-    return sha256(public_key).hexdigest()[:16]
 
 
 def _is_for_ramdisks(kind: str) -> bool:

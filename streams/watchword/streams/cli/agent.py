@@ -1,85 +1,31 @@
 """`watchword agent bootstrap|join|run|status`: what runs on the joining machine.
 
-It imports no server part. A join token comes from a file or from standard input, never from the
-arguments, which everybody on the machine can read.
+It imports no server part. Secrets come from files or from standard input, never from the arguments,
+which everybody on the machine can read.
 """
 
 import os
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from watchword.handlers.attestors.join_token.prover import JoinTokenProver
 from watchword.handlers.errors import BadArgument, ConfigRefused
-from watchword.handlers.prover import Prover
-from watchword.schemas.ids import Role
 from watchword.streams.agent import bootstrap as bootstrapping
 from watchword.streams.agent.daemon import RunOptions
 from watchword.streams.agent.daemon import run as run_agent
-from watchword.streams.agent.exchange import KeyKind
 from watchword.streams.agent.join import JoinOptions
 from watchword.streams.agent.join import join as join_service
 from watchword.streams.agent.progress import Progress
 from watchword.streams.agent.status import status as status_of
 from watchword.streams.agent.transport import Transport
 from watchword.streams.cli.durations import duration
-from watchword.streams.cli.options import Shown
+from watchword.streams.cli.machine import Joining, OnMachine, Reaching, prover_of
 from watchword.streams.cli.output import say, show_one
-from watchword.streams.settings import Settings, agent_state
+from watchword.streams.settings import Settings
 
 app = App(name="agent", help="What runs on the joining machine.")
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class OnMachine(Shown):
-    """For every agent command."""
-
-    state: Path | None = None
-    """Where keys and certificates are kept, mode 0700: $XDG_STATE_HOME/watchword, or
-    /var/lib/watchword for root."""
-
-    def folder(self) -> Path:
-        """Return the state directory."""
-        return self.state or agent_state(os.environ, uid=os.getuid())
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class Reaching(OnMachine):
-    """For agent commands that talk to the service."""
-
-    gateway: str | None = None
-    """The gateway's URL, https://host[:port]."""
-
-    ca_file: Path | None = None
-    """PEM of the CAs for the gateway's certificate, instead of the system's."""
-
-    kafka: Annotated[bool, Parameter(negative="")] = False
-    """Talk straight to Kafka, as the settings of section `kafka` say, instead of to a gateway."""
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class Joining(Reaching):
-    """For agent commands that may join."""
-
-    token_file: Path | None = None
-    """A file with the join token. It may be written later than the agent starts."""
-
-    token_stdin: Annotated[bool, Parameter(negative="")] = False
-    """Read the join token from standard input."""
-
-    role: Role = "node"
-    """What the machine is."""
-
-    key_kind: KeyKind = "p256"
-    """The kind of key to make."""
 
 
 ON_MACHINE = OnMachine()
@@ -123,14 +69,18 @@ async def join(
     """Make this machine a node, or go on with a join that was interrupted; exit 5 if it is refused."""
     settings = options.settings()
     joining = JoinOptions(
-        role=options.role,
+        role=options.as_role,
         key_kind=options.key_kind,
         again=again,
         give_up_after_s=None if give_up_after is None else duration(give_up_after).total_seconds(),
     )
     async with _transport(options, settings) as transport:
         result = await join_service(
-            options.folder(), transport, _prover(options), joining, report=_report
+            options.folder(),
+            transport,
+            prover_of(options, transport.clock),
+            joining,
+            report=_report,
         )
     if result.was_joined:
         say("the machine was a node before; nothing was asked")
@@ -152,12 +102,12 @@ async def run(
     """Join if need be, then keep the machine in good standing until SIGTERM or Ctrl-C."""
     settings = options.settings("agent")
     running = RunOptions(
-        join=JoinOptions(role=options.role, key_kind=options.key_kind),
+        join=JoinOptions(role=options.as_role, key_kind=options.key_kind),
         reload_command=reload_command,
         environment=os.environ,
     )
     async with _transport(options, settings) as transport:
-        await run_agent(options.folder(), transport, _prover(options), running)
+        await run_agent(options.folder(), transport, prover_of(options, transport.clock), running)
 
 
 @app.command
@@ -176,17 +126,10 @@ def _show_status(options: OnMachine) -> None:
 def _report(progress: Progress) -> None:
     if progress.step == "approval":
         say(f"waiting for an operator to approve CSR SHA-256 {progress.csr_sha256}")
+    elif progress.step == "no-evidence":
+        say(f"nothing to show for CSR SHA-256 {progress.csr_sha256} ({progress.why}); trying again")
     elif progress.step == "unreachable":
         say(f"the service cannot be reached ({progress.why}); trying again")
-
-
-def _prover(options: Joining) -> Prover:
-    if options.token_stdin == (options.token_file is not None):
-        message = "one of --token-file and --token-stdin says where the join token is"
-        raise BadArgument(message)
-    if options.token_file is not None:
-        return JoinTokenProver.of_file(options.token_file)
-    return JoinTokenProver.of_text(sys.stdin.read(4096))
 
 
 @asynccontextmanager

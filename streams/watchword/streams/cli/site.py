@@ -1,4 +1,7 @@
-"""`watchword site keys make|add|list|revoke` for operators, `watchword site assert` for a site's agent."""
+"""`watchword site make-key|assert` for a site's agent, `watchword site keys add|list|revoke` for operators.
+
+The agent's commands import no server part: `site_keys` does, and is imported only when it is called.
+"""
 
 import sys
 from datetime import UTC, datetime
@@ -6,40 +9,36 @@ from pathlib import Path
 from typing import Annotated
 
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
     PublicFormat,
     load_pem_private_key,
-    load_pem_public_key,
 )
 from cyclopts import App, Parameter
 
-from watchword.handlers.attestors.discovery.evidence import MAX_LIFE, sign_assertion
-from watchword.handlers.attestors.discovery.verifier import KINDS
+from watchword.handlers.attestors.discovery.evidence import MAX_LIFE, kid_of, sign_assertion
 from watchword.handlers.crypto.jws import JwsSigner
-from watchword.handlers.crypto.private_files import read_private, read_public, write_new
+from watchword.handlers.crypto.private_files import read_private, write_new
 from watchword.handlers.errors import BadArgument, Conflict
-from watchword.handlers.operators import site_keys
-from watchword.handlers.operators.site_keys import Approval, SiteKeyOrder, kid_of
-from watchword.streams.cli.acting import ACTING, Acting, operating
 from watchword.streams.cli.durations import duration
-from watchword.streams.cli.granting import LISTING, Listing
 from watchword.streams.cli.options import SHOWN, Shown
-from watchword.streams.cli.output import say, show_one, show_rows
+from watchword.streams.cli.output import show_one
 
 app = App(name="site", help="Sites' agents: their keys, and what they assert.")
-keys = App(name="keys", help="Keys of sites' agents.")
-app.command(keys)
+app.command(
+    "watchword.streams.cli.site_keys:app",
+    name="keys",
+    help="Keys of sites' agents, as operators see them.",
+)
 
-_COLUMNS = ("kid", "tenant", "site", "pool", "approval", "expires_at", "state")
 _DIGEST_BYTES = 32
 
 
-@keys.command
-def make(
+@app.command
+def make_key(
     *,
     key_file: Annotated[Path, Parameter(help="Where the private key goes, mode 0600.")],
     options: Shown = SHOWN,
@@ -58,69 +57,6 @@ def make(
     show_one(
         {"kid": kid, "key_file": str(key_file), "public_key_file": str(public_file)}, options.form
     )
-
-
-@keys.command
-async def add(  # noqa: PLR0913 - what a key has
-    tenant: Annotated[str, Parameter(help="The tenant that its machines join.")],
-    site: Annotated[str, Parameter(help="Their site.")],
-    pool: Annotated[str, Parameter(help="Their pool.")],
-    /,
-    *,
-    public_key_file: Annotated[Path, Parameter(help="PEM of the public key (Ed25519).")],
-    kid: Annotated[
-        str | None, Parameter(help="The key's name; made from the key if not given.")
-    ] = None,
-    approval: Annotated[
-        Approval,
-        Parameter(help="Which machines an operator has to agree to."),
-    ] = "always",
-    kind: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="A kind of command that its ramdisks may be sent; again for more; all that are for"
-            " ramdisks if none.",
-            negative="",
-        ),
-    ] = (),
-    expires_in: Annotated[str | None, Parameter(help="Such as 90d; never if not given.")] = None,
-    options: Acting = ACTING,
-) -> None:
-    """Believe what a site's agent says of machines that boot there."""
-    order = SiteKeyOrder(
-        tenant=tenant,
-        site=site,
-        pool=pool,
-        public_key=_public(public_key_file),
-        kid=kid,
-        approval=approval,
-        allowed_kinds=kind or KINDS,
-        expires_in=None if expires_in is None else duration(expires_in),
-    )
-    async with operating(options) as (settings, database):
-        row = await site_keys.add_site_key(database, options.actor(settings), order)
-    show_one(row, options.form)
-
-
-@keys.command(name="list")
-async def list_(*, options: Listing = LISTING) -> None:
-    """List usable keys of sites' agents by name."""
-    async with operating(options) as (_, database):
-        rows = await site_keys.list_site_keys(database, options.filter())
-    show_rows(rows, _COLUMNS, options.form)
-
-
-@keys.command
-async def revoke(
-    kid: Annotated[str, Parameter(help="The key's name.")],
-    /,
-    *,
-    options: Acting = ACTING,
-) -> None:
-    """Believe a site's key no more. Nodes that joined by its word stay nodes."""
-    async with operating(options) as (settings, database):
-        await site_keys.revoke_site_key(database, options.actor(settings), kid)
-    say(f"site key {kid} is revoked")
 
 
 @app.command(name="assert")
@@ -165,17 +101,6 @@ def assert_(
         expires_at=datetime.now(UTC) + life,
     )
     sys.stdout.write(f"{token.decode()}\n")
-
-
-def _public(path: Path) -> bytes:
-    try:
-        key = load_pem_public_key(read_public(path))
-    except (ValueError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, Ed25519PublicKey):
-        message = f"{path} holds no Ed25519 public key in PEM"
-        raise BadArgument(message)
-    return key.public_bytes_raw()
 
 
 def _private(path: Path) -> Ed25519PrivateKey:

@@ -8,6 +8,7 @@ so it may travel in the open; each is good once.
 import secrets
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
@@ -79,6 +80,11 @@ def read_assertion(payload: bytes) -> Assertion:
         message = "productUuid"
         raise WrongShape(message)
     return found
+
+
+def kid_of(public_key: bytes) -> str:
+    """Return the name that a key has of itself: 16 hex digits of its SHA-256."""
+    return sha256(public_key).hexdigest()[:16]
 
 
 def sign_assertion(

@@ -1,0 +1,63 @@
+"""Provers of this machine: where each finds its evidence. Files are read when evidence is made, and kept nowhere."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from watchword.handlers.attestors.discovery.prover import DiscoveryProver
+from watchword.handlers.attestors.image.prover import ImageProver
+from watchword.handlers.attestors.x509pop.prover import FileKey, X509PopProver
+from watchword.handlers.errors import BadArgument
+from watchword.handlers.prover import NoEvidence, Prover
+from watchword.streams.agent.keystore import Keystore
+
+_MAX_FILE_BYTES = 256 * 1024
+
+
+def certificate_prover(certificates: Path, key: Path, trust_domain: str) -> Prover:
+    """Show the certificate in a PEM file (leaf first, then intermediates), and prove its key."""
+    return X509PopProver(_reading(certificates), FileKey(_reading(key)), trust_domain)
+
+
+def own_certificate_prover(keystore: Keystore, trust_domain: str) -> Prover:
+    """Show the certificate that this machine was given when it joined: the way back for one that expired."""
+
+    def own(name: str) -> Callable[[], bytes]:
+        def read() -> bytes:
+            identity = keystore.identity()
+            if identity is None:
+                message = "this machine has no certificate of its own"
+                raise NoEvidence(message)
+            return _reading(identity.folder / name)()
+
+        return read
+
+    return X509PopProver(own("cert.pem"), FileKey(own("key.pem")), trust_domain)
+
+
+def image_prover(file: Path | None, text: str) -> Prover:
+    """Show the secret of the image that this machine runs: in a file, or this text."""
+    return ImageProver(lambda: text) if file is None else ImageProver.of_file(file)
+
+
+def assertion_prover(file: Path) -> Prover:
+    """Show what the site's agent says of this machine, in a file that it writes, and writes again."""
+    return DiscoveryProver.of_file(file)
+
+
+def _reading(path: Path) -> Callable[[], bytes]:
+    def read() -> bytes:
+        try:
+            with path.open("rb") as file:
+                content = file.read(_MAX_FILE_BYTES + 1)
+        except OSError as error:
+            message = f"{path}: {error.strerror or 'cannot be read'}"
+            raise NoEvidence(message) from None
+        if not content.strip():
+            message = f"{path} is empty"
+            raise NoEvidence(message)
+        if len(content) > _MAX_FILE_BYTES:
+            message = f"{path} is longer than {_MAX_FILE_BYTES} bytes"
+            raise BadArgument(message)
+        return content
+
+    return read

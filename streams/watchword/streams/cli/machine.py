@@ -1,0 +1,147 @@
+"""Options of the agent's commands: where its state is, how to reach the service, and what the machine can show."""
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from watchword.handlers.attestors.join_token.prover import JoinTokenProver
+from watchword.handlers.errors import BadArgument
+from watchword.handlers.prover import Prover
+from watchword.schemas.ids import Role
+from watchword.streams.agent import provers
+from watchword.streams.agent.clock import AgentClock
+from watchword.streams.agent.exchange import KeyKind
+from watchword.streams.agent.keystore import Keystore
+from watchword.streams.agent.trust import load_trust
+from watchword.streams.cli.options import Shown
+from watchword.streams.settings import agent_state
+
+_MAX_STDIN = 4096
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class OnMachine(Shown):
+    """For every agent command."""
+
+    state: Path | None = None
+    """Where keys and certificates are kept, mode 0700: $XDG_STATE_HOME/watchword, or
+    /var/lib/watchword for root."""
+
+    def folder(self) -> Path:
+        """Return the state directory."""
+        return self.state or agent_state(os.environ, uid=os.getuid())
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Reaching(OnMachine):
+    """For agent commands that talk to the service."""
+
+    gateway: str | None = None
+    """The gateway's URL, https://host[:port]."""
+
+    ca_file: Path | None = None
+    """PEM of the CAs for the gateway's certificate, instead of the system's."""
+
+    kafka: Annotated[bool, Parameter(negative="")] = False
+    """Talk straight to Kafka, as the settings of section `kafka` say, instead of to a gateway."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Joining(Reaching):
+    """For agent commands that may join."""
+
+    attestor: Literal["join-token", "x509pop", "image", "discovery"] = "join-token"
+    """How the machine proves itself."""
+
+    token_file: Path | None = None
+    """join-token: a file with the join token. It may be written later than the agent starts."""
+
+    token_stdin: Annotated[bool, Parameter(negative="")] = False
+    """join-token: read the token from standard input."""
+
+    certificate_file: Path | None = None
+    """x509pop: PEM of the machine's certificate, and of what is between it and the CA."""
+
+    key_file: Path | None = None
+    """x509pop: PEM of the certificate's private key."""
+
+    own_certificate: Annotated[bool, Parameter(negative="")] = False
+    """x509pop: show the certificate of this machine's own identity, which has expired; with --again."""
+
+    image_file: Path | None = None
+    """image: a file with the image's secret."""
+
+    image_stdin: Annotated[bool, Parameter(negative="")] = False
+    """image: read the secret from standard input."""
+
+    assertion_file: Path | None = None
+    """discovery: a file with what the site's agent asserts of this machine; it may be written later."""
+
+    role: Role | None = None
+    """What the machine is; `ramdisk` for discovery, else `node`, if not given."""
+
+    key_kind: KeyKind = "p256"
+    """The kind of key to make."""
+
+    @property
+    def as_role(self) -> Role:
+        """Return what the machine is."""
+        return self.role or ("ramdisk" if self.attestor == "discovery" else "node")
+
+    def check(self) -> None:
+        """Raise `BadArgument` unless exactly what the attestor needs is given."""
+        sources = {
+            "--token-file": self.token_file is not None,
+            "--token-stdin": self.token_stdin,
+            "--certificate-file": self.certificate_file is not None,
+            "--key-file": self.key_file is not None,
+            "--own-certificate": self.own_certificate,
+            "--image-file": self.image_file is not None,
+            "--image-stdin": self.image_stdin,
+            "--assertion-file": self.assertion_file is not None,
+        }
+        given = {name for name, is_given in sources.items() if is_given}
+        ways = _SOURCES[self.attestor]
+        if given not in ways:
+            wanted = ", or ".join(" and ".join(sorted(way)) for way in ways)
+            message = f"{self.attestor} needs {wanted}, and nothing of another attestor's"
+            raise BadArgument(message)
+
+
+_SOURCES: dict[str, tuple[set[str], ...]] = {
+    "join-token": ({"--token-file"}, {"--token-stdin"}),
+    "x509pop": ({"--certificate-file", "--key-file"}, {"--own-certificate"}),
+    "image": ({"--image-file"}, {"--image-stdin"}),
+    "discovery": ({"--assertion-file"},),
+}
+
+
+def prover_of(options: Joining, clock: AgentClock) -> Prover:
+    """Return the prover that the options name.
+
+    Raises:
+        BadArgument: what it needs is not given, or standard input holds none.
+        NotBootstrapped, StateUnusable: a prover needs the trust domain, which comes with the keys.
+    """
+    options.check()
+    if options.attestor == "image":
+        text = sys.stdin.read(_MAX_STDIN) if options.image_stdin else ""
+        return provers.image_prover(options.image_file, text)
+    if options.assertion_file is not None:
+        return provers.assertion_prover(options.assertion_file)
+    if options.attestor == "x509pop":
+        keystore = Keystore(options.folder())
+        domain = load_trust(keystore, clock).key_set.trust_domain
+        if options.certificate_file is not None and options.key_file is not None:
+            return provers.certificate_prover(options.certificate_file, options.key_file, domain)
+        return provers.own_certificate_prover(keystore, domain)
+    if options.token_file is not None:
+        return JoinTokenProver.of_file(options.token_file)
+    return JoinTokenProver.of_text(sys.stdin.read(_MAX_STDIN))

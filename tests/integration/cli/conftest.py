@@ -1,0 +1,44 @@
+"""The command line on a database of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import Command, Done
+from watchword.streams.settings.sources import SHORT_FORMS
+
+
+@pytest.fixture
+def environment(database: str, tmp_path: Path) -> dict[str, str]:
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("WATCHWORD_", "PG")) and name not in SHORT_FORMS
+    }
+    return clean | {
+        "DATABASE_URL": database,
+        "HOME": str(tmp_path),
+        "WATCHWORD_KEYS__DIRECTORY": str(tmp_path / "keys"),
+        "WATCHWORD_SIGNER__SOCKET": str(tmp_path / "signer.sock"),
+    }
+
+
+@pytest.fixture
+def watchword(environment: dict[str, str]) -> Command:
+    def run(*arguments: str, code: int = 0) -> Done:
+        done = subprocess.run(
+            [sys.executable, "-m", "watchword.streams.cli", *arguments],
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=100,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        assert done.returncode == code, done.stderr
+        return done
+
+    return run

@@ -1,0 +1,48 @@
+"""Joins that wait, from the command line."""
+
+import asyncio
+
+import pytest
+
+from tests.support.commands import Command, result
+from tests.support.doorman import Doorman, asks
+from tests.support.joins import join_bench
+
+pytestmark = pytest.mark.postgres
+
+
+async def test_what_waits_is_looked_at_and_decided_once(database: str, watchword: Command) -> None:
+    """The second operator must learn by the exit code that there was a first."""
+
+    async def run(*arguments: str, code: int = 0) -> tuple[str, str]:
+        done = await asyncio.to_thread(watchword, *arguments, code=code)
+        return done.stdout, done.stderr
+
+    async with join_bench(database, attestors=[Doorman()]) as bench:
+        await bench.place("acme", "web")
+        machine = bench.machine()
+        await bench.ask(asks(machine), asks(bench.machine(), name="m2"))
+
+        done = await asyncio.to_thread(watchword, "requests", "list", "--json")
+        first, second = result(done)["items"]
+        stdout, _ = await run("requests", "show", first["id"])
+        assert first["csrSha256"] in stdout
+        assert "unrestricted" in stdout
+        assert "claimedMood" in stdout.partition("unproven claims")[2]
+
+        # Without --yes a script does nothing, and nothing is decided about a request that has changed.
+        _, stderr = await run("requests", "approve", first["id"], code=2)
+        assert "unproven: claimedMood" in stderr
+        await run("requests", "approve", first["id"], "--version", "7", "--yes", code=4)
+        await run("requests", "reject", second["id"], "--yes", code=2)
+
+        await run("requests", "approve", first["id"], "--version", "1", "--yes", "--who", "ada")
+        await run("requests", "approve", first["id"], "--version", "1", "--yes", code=4)
+        await run("requests", "reject", second["id"], "--comment", "no such machine", "--yes")
+        [joined] = await bench.ask(asks(machine))
+
+        assert joined["outcome"] == "joined"
+        done = await asyncio.to_thread(watchword, "requests", "show", second["id"], "--json")
+        shown = result(done)
+        assert (shown["state"], shown["comment"]) == ("rejected", "no such machine")
+        assert await bench.one("SELECT decided_by FROM join_requests WHERE version = 3") == "ada"
