@@ -265,3 +265,15 @@ class SoftTpm:
 def _kdfa(seed: bytes, label: bytes, context: bytes, bits: int) -> bytes:
     text = _u32(1) + label + context + _u32(bits)
     return hmac.digest(seed, text, "sha256")[: bits // 8]
+
+
+def measured(pcr: int, kind: int, digest: bytes, data: bytes) -> bytes:
+    """Return a TCG_PCR_EVENT2 with a digest of SHA-256."""
+    numbers = (pcr, kind, 1)
+    head = b"".join(n.to_bytes(4, "little") for n in numbers)
+    return head + b"\x0b\x00" + digest + len(data).to_bytes(4, "little") + data
+
+
+_SPEC = b"Spec ID Event03\0" + b"\0\0\0\0\0\2\0\2" + b"\1\0\0\0" + b"\x0b\0\x20\0" + b"\0"
+SPEC_ID = b"\0\0\0\0\3\0\0\0" + bytes(20) + len(_SPEC).to_bytes(4, "little") + _SPEC
+"""The first event of a log with SHA-256 alone."""

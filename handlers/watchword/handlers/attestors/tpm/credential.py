@@ -11,17 +11,13 @@ from dataclasses import dataclass
 from cryptography.hazmat.decrepit.ciphers.modes import CFB
 from cryptography.hazmat.primitives.asymmetric import ec, padding
 from cryptography.hazmat.primitives.ciphers import Cipher
-from cryptography.hazmat.primitives.ciphers.algorithms import (
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+
+from watchword.handlers.attestors.tpm.algorithms import (
     BANKS,
     HASHES,
     MAX_DIGEST_BYTES,
     digest,
-    digest_size,
-)
-
-from watchword.handlers.attestors.tpm.algorithms import (
-    HASHES,
-    MAX_DIGEST_BYTES,
     digest_size,
 )
 from watchword.handlers.attestors.tpm.keys import UnfitKey
