@@ -11,7 +11,7 @@ STAMP := $(VENV)/made-from-the-lock
 RUNTIME := streams/watchword/streams/dev/runtime
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run demo test check bench guards docs fix lock clean
+.PHONY: help venv run demo test check bench cases guards docs fix lock clean
 
 help: ## list the commands
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)$$/\1|\2/p' $(MAKEFILE_LIST) \
@@ -45,6 +45,9 @@ check: $(STAMP) ## formatting, lint, types, and who may import whom
 
 bench: $(STAMP) ## one run, one table, and build/bench.json; 10 minutes; ARGS=--help
 	$(BIN)/python -m tests.benchmarks $(ARGS)
+
+cases: $(STAMP) ## what went wrong for others: case, test, verdict; ARGS=--list runs none
+	$(BIN)/python -m tests.cases $(ARGS)
 
 guards: $(STAMP) ## switch each guard off in turn; its test must fail then
 	$(BIN)/python -m tests.guards $(ARGS)

@@ -1,0 +1,1 @@
+"""Which test shows that a case of others does not happen here."""
