@@ -21,6 +21,10 @@ REQUEST_RETENTION_MS = _DAY_MS
 EVENT_MAX_BYTES = 64 * 1024
 """The greatest published event with its key and headers; the journal's CHECK holds to it."""
 
+_STAMPED = {"message.timestamp.type": "LogAppendTime"}
+"""The broker stamps records: by its own clock. It refuses those of a producer whose clock is an hour
+ahead (`message.timestamp.after.max.ms`), and that worker's partitions would stand still for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:
@@ -39,9 +43,9 @@ TOPICS: tuple[Topic, ...] = (
         24,
         "SHA-256 of the CSR (checked, trusted for nothing)",
         "JoinRequest, canonical JSON",
-        {
+        _STAMPED
+        | {
             "retention.ms": str(REQUEST_RETENTION_MS),
-            "message.timestamp.type": "LogAppendTime",
             # The broker expands what producers compress, and measures it then: else 512 KiB of
             # gzip are half a gigabyte in a worker, or a codec that its client does not have.
             "compression.type": "uncompressed",
@@ -54,42 +58,47 @@ TOPICS: tuple[Topic, ...] = (
         24,
         "SHA-256 of the CSR",
         "JoinResponse, signed (JWS)",
-        {"retention.ms": str(_HOUR_MS), "max.message.bytes": str(MAX_REQUEST_BYTES + 4096)},
+        _STAMPED
+        | {"retention.ms": str(_HOUR_MS), "max.message.bytes": str(MAX_REQUEST_BYTES + 4096)},
     ),
     Topic(
         NODE_EVENTS,
         12,
         "node id; of a join that waits, the id of its join request",
         "node.joined and what follows in a node's life; join.waiting and what became of it",
-        {"retention.ms": str(90 * _DAY_MS), "max.message.bytes": str(EVENT_MAX_BYTES * 2)},
+        _STAMPED
+        | {"retention.ms": str(90 * _DAY_MS), "max.message.bytes": str(EVENT_MAX_BYTES * 2)},
     ),
     Topic(
         JOIN_REFUSED,
         12,
         "SHA-256 of tenant, attestor and reason",
         "security.join.refused, security.join.invalid, security.join.refused.window",
-        {"retention.ms": str(30 * _DAY_MS), "max.message.bytes": str(EVENT_MAX_BYTES * 2)},
+        _STAMPED
+        | {"retention.ms": str(30 * _DAY_MS), "max.message.bytes": str(EVENT_MAX_BYTES * 2)},
     ),
     Topic(
         JOIN_REFUSED_OCSF,
         12,
         "SHA-256 of tenant, attestor and reason",
         "the same as OCSF 1.5, class 3004",
-        {"retention.ms": str(30 * _DAY_MS), "max.message.bytes": str(EVENT_MAX_BYTES * 2)},
+        _STAMPED
+        | {"retention.ms": str(30 * _DAY_MS), "max.message.bytes": str(EVENT_MAX_BYTES * 2)},
     ),
     Topic(
         TRUST_BUNDLE,
         1,
         "kind",
         "signed key set, CA bundle, CRL",
-        {"cleanup.policy": "compact", "max.message.bytes": str(1024 * 1024)},
+        _STAMPED | {"cleanup.policy": "compact", "max.message.bytes": str(1024 * 1024)},
     ),
     Topic(
         JOIN_REQUESTS_DLQ,
         3,
         "as received",
         "bytes as received; reason and coordinates in headers",
-        {
+        _STAMPED
+        | {
             "retention.ms": str(14 * _DAY_MS),
             "retention.bytes": str(256 * 1024 * 1024),
             "max.message.bytes": str(MAX_REQUEST_BYTES * 4),
