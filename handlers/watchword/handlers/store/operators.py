@@ -72,7 +72,7 @@ async def clock(connection: Connection) -> datetime:
     return found
 
 
-async def audit(  # noqa: PLR0913 - the columns of a row
+async def audit(
     connection: Connection,
     *,
     at: datetime,
@@ -194,7 +194,7 @@ async def revoke_token(connection: Connection, token: str, now: datetime) -> Row
     return dict(row)  # type: ignore[arg-type]  # the row is locked
 
 
-async def list_nodes(  # noqa: PLR0913 - each narrows
+async def list_nodes(
     connection: Connection,
     *,
     tenant: str | None,
@@ -269,7 +269,7 @@ async def snapshot(connection: Connection) -> str:
     return found
 
 
-async def refusals_since(  # noqa: PLR0913 - each narrows
+async def refusals_since(
     connection: Connection,
     seen: str,
     until: str,
