@@ -1,0 +1,269 @@
+"""Admits a machine by its TPM: the endorsement key is ours, the attestation key is in the same chip, and it quotes."""
+
+import hmac
+import secrets
+from dataclasses import replace
+from datetime import timedelta
+from hashlib import sha256
+
+from watchword.handlers.attestor import (
+    Admission,
+    Challenge,
+    Deferral,
+    Evidence,
+    JoinContext,
+    Subject,
+    refuser,
+)
+from watchword.handlers.attestors.tpm.config import Config
+from watchword.handlers.attestors.tpm.credential import SECRET_BYTES, make_credential
+from watchword.handlers.attestors.tpm.endorsement import check_endorsement, ek_sha256
+from watchword.handlers.attestors.tpm.evidence import TpmAnswer, TpmChallenge, TpmEvidence
+from watchword.handlers.attestors.tpm.keys import UnfitKey, check_ak, check_ek
+from watchword.handlers.attestors.tpm.policy import (
+    NotMet,
+    PcrPolicy,
+    UnreadablePolicy,
+    judge,
+    read_policy,
+)
+from watchword.handlers.attestors.tpm.quote import (
+    BadQuote,
+    Quote,
+    Stale,
+    check_certified,
+    check_quote,
+    qualifying,
+)
+from watchword.handlers.attestors.tpm.reader import Malformed
+from watchword.handlers.attestors.tpm.reasons import REASONS
+from watchword.handlers.attestors.tpm.structures import Public, read_public_2b
+from watchword.handlers.errors import SealBroken
+from watchword.schemas.errors import SchemaError
+from watchword.schemas.ids import Role
+
+ID = "tpm"
+
+CHALLENGE_TTL = timedelta(minutes=5)
+"""A discrete TPM takes seconds for an RSA key, and an agent may have to wait its turn for the chip."""
+
+_DIGEST = 32
+
+refuse = refuser(ID)
+
+
+class TpmAttestor:
+    """Proves a TPM that is ours, a key in it that only signs what the TPM knows, and what was booted."""
+
+    id = ID
+    version = "1"
+    roles: frozenset[Role] = frozenset(("node", "site", "ramdisk"))
+    reasons = REASONS
+
+    def __init__(self, config: Config) -> None:
+        """Take the vendors' CAs and the waiting room."""
+        self._config = config
+
+    async def verify(self, evidence: Evidence, context: JoinContext) -> Admission | Deferral:
+        """Challenge a TPM that may come in, and admit it by what it makes of the challenge.
+
+        Raises:
+            Refused: see `reasons`.
+        """
+        # 1. The evidence is public areas and certificates within their bounds; the keys are fit for their
+        #    parts (TPM 2.0 Library, Part 1, 24 and 25).
+        # 2. Whose TPM: enrolled, bound to a node, or genuine by its certificate and in the waiting room.
+        # 3. The pool's policy can be read.
+        # 4. Without an answer it is round one: a credential for this EK over this AK's name.
+        # 5. The state opens for this CSR and role, has not expired, and is for these very keys.
+        # 6. The secret: EK and AK are in one TPM.
+        # 7. The quote: the AK's, for this challenge and this CSR, over the values that are shown.
+        # 8. The policy: bank, PCRs, values, log and events.
+        # 9. A certification of the CSR's own key, if there is one; else nothing is said of the node's key.
+        # 10. A TPM from the waiting room waits for an operator.
+
+        # Step 1
+        shown = _decoded(evidence)
+        ek, ak = _keys(shown)
+
+        # Step 2
+        grant, waits = await self._grant(shown, ek, ak, context)
+
+        # Step 3
+        policy = await _policy(grant, context)
+
+        # Step 4
+        if shown.answer is None:
+            return _challenge(ek, ak, policy, context)
+        answer = shown.answer
+
+        # Step 5
+        state = _opened(context)
+        if state[2 * _DIGEST :] != ek_sha256(ek) + sha256(ak.name).digest():
+            raise refuse("challenge")
+        secret, qualified_by = state[:_DIGEST], state[_DIGEST : 2 * _DIGEST]
+
+        # Step 6
+        if not hmac.compare_digest(answer.secret, secret):
+            raise refuse("activation")
+
+        # Step 7
+        quote = _quote(answer, ak, qualified_by)
+
+        # Step 8
+        try:
+            bank = judge(policy, quote, answer.log)
+        except NotMet as error:
+            raise refuse(error.reason, tenant_id=grant.tenant) from None
+
+        # Step 9
+        if answer.certification is not None:
+            _check_certification(answer, ak, qualified_by, context)
+            statement = f"urn:bc:tpm-ak:{sha256(ak.name).hexdigest()}"
+            grant = replace(grant, node_key_uri=statement)
+
+        # Step 10
+        subject = ek_sha256(ek)
+        if waits and not await context.requests.approved(subject, grant):
+            return context.request_approval(subject, grant, _facts(ek, ak, quote, bank))
+        return grant
+
+    async def _grant(
+        self, shown: TpmEvidence, ek: Public, ak: Public, context: JoinContext
+    ) -> tuple[Admission, bool]:
+        """Return what this TPM would be admitted as, and whether an operator has to agree."""
+        subject = ek_sha256(ek)
+        enrolled = await context.anchors.tpm_endorsement(subject)
+        if enrolled is not None and enrolled.revoked:
+            raise refuse("revoked")
+        bound = await context.bindings.get(subject)
+        node = None if bound is None else await context.nodes.get(bound)
+        room = self._config.waiting_room
+        place = enrolled or room
+        names = (Subject("ek", subject.hex()), Subject("ak", sha256(ak.name).hexdigest()))
+        if node is None and place is None:
+            raise refuse("not-enrolled")
+        if node is None and enrolled is None:
+            if not shown.certificate:
+                raise refuse("not-enrolled")
+            self._check_certificate(shown, ek, context)
+        role = node.role if node else enrolled.role if enrolled else context.role
+        if role != context.role:
+            raise refuse("wrong-role")
+        # Known to be one of the two: see above.
+        at = node or place
+        if at is None:
+            raise refuse("not-enrolled")
+        grant = Admission(
+            tenant=at.tenant,
+            role=context.role,
+            pool=at.pool,
+            site=at.site,
+            node_id=bound,
+            bind=subject,
+            allowed_kinds=() if place is None else place.allowed_kinds,
+            hardware_key=f"urn:bc:tpm-ek:{subject.hex()}",
+            subjects=names,
+        )
+        return grant, node is None and enrolled is None
+
+    def _check_certificate(self, shown: TpmEvidence, ek: Public, context: JoinContext) -> None:
+        try:
+            check_endorsement(
+                shown.certificate, shown.intermediates, ek, self._config.anchors, context.now
+            )
+        except Malformed:
+            raise refuse("ek-certificate") from None
+
+
+def _decoded(evidence: Evidence) -> TpmEvidence:
+    try:
+        return TpmEvidence.decode(evidence.payload)
+    except SchemaError:
+        raise refuse("malformed") from None
+
+
+def _keys(shown: TpmEvidence) -> tuple[Public, Public]:
+    try:
+        ek, ak = read_public_2b(shown.ek), read_public_2b(shown.ak)
+    except Malformed:
+        raise refuse("malformed") from None
+    try:
+        check_ek(ek)
+    except UnfitKey:
+        raise refuse("ek-unfit") from None
+    try:
+        check_ak(ak)
+    except UnfitKey:
+        raise refuse("ak-unfit") from None
+    return ek, ak
+
+
+async def _policy(grant: Admission, context: JoinContext) -> PcrPolicy:
+    found = await context.anchors.tpm_policy(grant.tenant, grant.pool)
+    if found is None:
+        raise refuse("policy")
+    try:
+        return read_policy(found.policy)
+    except UnreadablePolicy:
+        raise refuse("policy") from None
+
+
+def _challenge(ek: Public, ak: Public, policy: PcrPolicy, context: JoinContext) -> Challenge:
+    secret = secrets.token_bytes(SECRET_BYTES)
+    credential = make_credential(ek, ak.name, secret)
+    asked = TpmChallenge(
+        credential.id_object, credential.encrypted_secret, policy.bank_names, policy.pcrs
+    ).encode()
+    state = secret + qualifying(asked, context.csr_sha256)
+    state += ek_sha256(ek) + sha256(ak.name).digest()
+    return Challenge(asked, context.seal_state(state, CHALLENGE_TTL), context.now + CHALLENGE_TTL)
+
+
+def _opened(context: JoinContext) -> bytes:
+    """Return the state of round one: secret, qualifying data, and the hashes of EK and AK."""
+    try:
+        state = context.open_state()
+    except SealBroken:
+        raise refuse("challenge") from None
+    if state is None or len(state) != 4 * _DIGEST:
+        raise refuse("challenge")
+    return state
+
+
+def _quote(answer: TpmAnswer, ak: Public, qualified_by: bytes) -> Quote:
+    try:
+        return check_quote(answer.quote, answer.signature, answer.values, ak, qualified_by)
+    except Stale:
+        raise refuse("stale") from None
+    except BadQuote:
+        raise refuse("quote") from None
+    except Malformed:
+        raise refuse("malformed") from None
+
+
+def _check_certification(
+    answer: TpmAnswer, ak: Public, qualified_by: bytes, context: JoinContext
+) -> None:
+    said = answer.certification
+    if said is None:
+        return
+    try:
+        check_certified(
+            said.area, said.attest, said.signature, ak, qualified_by, context.public_key
+        )
+    except Malformed:
+        raise refuse("certify") from None
+
+
+def _facts(ek: Public, ak: Public, quote: Quote, bank: int) -> dict[str, str]:
+    """Return what an operator sees of a TPM that waits; all of it was proved."""
+    values = b"".join(value for _, value in sorted(quote.of(bank).items()))
+    return {
+        "ek": ek_sha256(ek).hex(),
+        "ak": sha256(ak.name).hexdigest(),
+        "pcrs": sha256(values).hexdigest(),
+        "resets": str(quote.clock.resets),
+        "restarts": str(quote.clock.restarts),
+        "firmware": f"{quote.firmware:016x}",
+    }
