@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
@@ -11,6 +12,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from mode import Service
 
 from watchword.schemas.requests import MAX_REQUEST_BYTES
+from watchword.streams.partitions import default_partition
 from watchword.streams.worker import metrics
 from watchword.streams.worker.options import WorkerOptions
 from watchword.streams.worker.outgoing import Outgoing
@@ -59,6 +61,7 @@ def producer_factory(options: WorkerOptions) -> ProducerFactory:
             max_batch_size=_BATCH_BYTES,
             max_request_size=_REQUEST_BYTES,
             request_timeout_ms=_REQUEST_TIMEOUT_MS,
+            partitioner=default_partition,
             metadata_max_age_ms=int(options.limits.metadata_age_s * 1000),
         )
         return cast("Producer", made)
@@ -149,13 +152,16 @@ class Answers(WorkerService):
             outcomes = [error if isinstance(o, _NotSent) else o for o in outcomes]
         left: list[Outgoing] = []
         refused: list[Outgoing] = []
+        sent: Counter[str] = Counter()
         for record, outcome in zip(wave, outcomes, strict=True):
             if outcome is None:
-                metrics.SENT.labels(record.kind.value).inc()
+                sent[record.kind.value] += 1
             elif isinstance(outcome, MessageSizeTooLargeError):
                 refused.append(record)
             else:
                 left.append(record)
+        for kind, count in sent.items():
+            metrics.SENT.labels(kind).inc(count)
         if failure := next((outcome for outcome in outcomes if outcome is not None), None):
             self._replace(producer, failure)
         return left, refused

@@ -16,7 +16,7 @@ import mode
 from mode import Service
 
 from watchword.handlers.errors import WatchwordError
-from watchword.streams.worker.backlog import Delivery
+from watchword.streams.worker.backlog import Deliveries
 from watchword.streams.worker.records import WrongVersion
 from watchword.streams.worker.services import WorkerService
 
@@ -80,7 +80,7 @@ class _Channel(Protocol):
     @property
     def subscriber_count(self) -> int: ...
 
-    async def put(self, value: Delivery) -> None: ...
+    async def put(self, value: Deliveries) -> None: ...
 
 
 class _Faust(Protocol):
@@ -90,7 +90,7 @@ class _Faust(Protocol):
 
     def agent(
         self, channel: _Channel, *, name: str
-    ) -> Callable[[Callable[[AsyncIterator[Delivery]], Awaitable[None]]], object]: ...
+    ) -> Callable[[Callable[[AsyncIterator[Deliveries]], Awaitable[None]]], object]: ...
 
     def service(self, service: Service) -> object: ...
 
@@ -98,16 +98,18 @@ class _Faust(Protocol):
 class WorkerApp:
     """The app, and the way into it."""
 
-    def __init__(self, app: faust.App, receive: Callable[[Delivery], None], capacity: int) -> None:
+    def __init__(
+        self, app: faust.App, receive: Callable[[Deliveries], None], capacity: int
+    ) -> None:
         """Give the app its agent."""
         self.service: Service = app
         """Starts and stops everything."""
         self._app = cast("_Faust", app)
         self._channel = self._app.channel(maxsize=capacity)
 
-        async def judge(deliveries: AsyncIterator[Delivery]) -> None:
-            async for delivery in deliveries:
-                receive(delivery)
+        async def judge(fetched: AsyncIterator[Deliveries]) -> None:
+            async for deliveries in fetched:
+                receive(deliveries)
 
         self._app.agent(self._channel, name="judge")(judge)
 
@@ -116,15 +118,15 @@ class WorkerApp:
         for service in services:
             self._app.service(service)
 
-    async def emit(self, delivery: Delivery) -> None:
-        """Put a record into the agent's channel; wait while that is full.
+    async def emit(self, deliveries: Deliveries) -> None:
+        """Put records into the agent's channel, as one event of faust's; wait while that is full.
 
         Raises:
             NoAgent: nobody reads the channel, and faust would drop the record.
         """
         if not self._channel.subscriber_count:
             raise NoAgent
-        await self._channel.put(delivery)
+        await self._channel.put(deliveries)
 
 
 class NoAgent(WatchwordError):
@@ -142,13 +144,13 @@ class _Flow(WorkerService):
         self._app.flow_control.resume()
 
 
-def build_app(name: str, receive: Callable[[Delivery], None], capacity: int) -> WorkerApp:
+def build_app(name: str, receive: Callable[[Deliveries], None], capacity: int) -> WorkerApp:
     """Return the app, not started.
 
     Args:
         name: The app's id, which is seen in faust's logs alone.
-        receive: What the agent does with each record; it must not raise.
-        capacity: How many records the channel holds.
+        receive: What the agent does with records; it must not raise.
+        capacity: How many events the channel holds, each with what one fetch brought of a partition.
 
     Raises:
         WrongVersion: faust or mode is not the one that is pinned.

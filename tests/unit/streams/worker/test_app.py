@@ -12,7 +12,7 @@ from tests.support.waiting import until
 from watchword.handlers.join.records import Incoming
 from watchword.streams.worker import app as module
 from watchword.streams.worker.app import NoAgent, build_app
-from watchword.streams.worker.backlog import Delivery
+from watchword.streams.worker.backlog import Deliveries, Delivery
 from watchword.streams.worker.records import WrongVersion
 from watchword.streams.worker.services import WorkerService
 from watchword.streams.worker.tenures import Tenures
@@ -25,12 +25,12 @@ def _delivery() -> Delivery:
 
 async def test_what_is_emitted_reaches_the_agent_in_order() -> None:
     received: list[Delivery] = []
-    app = build_app("test", received.append, capacity=10)
+    app = build_app("test", received.extend, capacity=10)
     await app.service.start()
     try:
         sent = [_delivery() for _ in range(100)]
-        for delivery in sent:
-            await app.emit(delivery)
+        for at in range(0, 100, 5):
+            await app.emit(sent[at : at + 5])
         await until(lambda: len(received) == 100, "all have arrived")
     finally:
         await app.service.stop()
@@ -40,17 +40,17 @@ async def test_what_is_emitted_reaches_the_agent_in_order() -> None:
 async def test_nothing_is_dropped_for_want_of_an_agent() -> None:
     """The channel of faust throws away what nobody subscribes to."""
     with pytest.raises(NoAgent):
-        await build_app("test", lambda _: None, capacity=1).emit(_delivery())
+        await build_app("test", lambda _: None, capacity=1).emit([_delivery()])
 
 
 async def test_an_agent_that_raises_ends_the_app() -> None:
-    def broken(_: Delivery) -> None:
+    def broken(_: Deliveries) -> None:
         raise LookupError
 
     app = build_app("test", broken, capacity=1)
     await app.service.start()
     try:
-        await app.emit(_delivery())
+        await app.emit([_delivery()])
         await until(lambda: app.service.crashed, "the app has crashed")
         assert isinstance(app.service.crash_reason, LookupError)
     finally:

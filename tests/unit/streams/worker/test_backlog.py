@@ -34,13 +34,13 @@ def _delivery(tenure: Tenure, offset: int, size: int = 10) -> Delivery:
 
 async def test_a_batch_is_what_has_queued_up_in_order(backlog: Backlog, tenure: Tenure) -> None:
     for offset in range(5):
-        backlog.put(_delivery(tenure, offset))
+        backlog.put([_delivery(tenure, offset)])
     assert [d.incoming.offset for d in await backlog.take(64, 1000)] == [0, 1, 2, 3, 4]
 
 
 async def test_a_batch_keeps_to_both_bounds(backlog: Backlog, tenure: Tenure) -> None:
     for offset in range(5):
-        backlog.put(_delivery(tenure, offset))
+        backlog.put([_delivery(tenure, offset)])
     assert len(await backlog.take(2, 1000)) == 2
     assert len(await backlog.take(64, 25)) == 2
     assert len(await backlog.take(64, 25)) == 1
@@ -49,15 +49,15 @@ async def test_a_batch_keeps_to_both_bounds(backlog: Backlog, tenure: Tenure) ->
 async def test_a_record_larger_than_a_batch_makes_one_of_its_own(
     backlog: Backlog, tenure: Tenure
 ) -> None:
-    backlog.put(_delivery(tenure, 0, size=5000))
-    backlog.put(_delivery(tenure, 1))
+    backlog.put([_delivery(tenure, 0, size=5000)])
+    backlog.put([_delivery(tenure, 1)])
     assert len(await backlog.take(64, 1000)) == 1
 
 
 async def test_a_lone_record_does_not_wait_for_company(backlog: Backlog, tenure: Tenure) -> None:
     taking = asyncio.create_task(backlog.take(64, 1000))
     await asyncio.sleep(0)
-    backlog.put(_delivery(tenure, 0))
+    backlog.put([_delivery(tenure, 0)])
     assert len(await asyncio.wait_for(taking, 1)) == 1
 
 
@@ -68,7 +68,7 @@ async def test_what_belongs_to_a_revoked_partition_is_not_begun(
     other = Tenures().begin(TopicPartition("join.requests", 1), 0)
     for delivery in (_delivery(tenure, 0), _delivery(other, 0), _delivery(tenure, 1)):
         budget.take(delivery.size)
-        backlog.put(delivery)
+        backlog.put([delivery])
     tenure.is_over = True
 
     (taken,) = await backlog.take(64, 1000)

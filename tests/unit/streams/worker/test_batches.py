@@ -61,7 +61,7 @@ class Bench:
             unreadable = value if isinstance(value, Unreadable) else None
             incoming = Incoming(None if unreadable is not None else value, TOPIC, 0, offset, b"k")
             self.budget.take(10)
-            self.backlog.put(Delivery(incoming, unreadable, self.tenure, 10))
+            self.backlog.put([Delivery(incoming, unreadable, self.tenure, 10)])
 
     @property
     def committable(self) -> int:
