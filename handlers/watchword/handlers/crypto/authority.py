@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from hashlib import sha256
 from typing import Protocol
 
@@ -135,6 +136,7 @@ class Authority:
         return IssuedCertificate(serial, certificate, sha256(tbs).digest(), not_before, not_after)
 
 
+@lru_cache(maxsize=64)  # all orders of a batch carry the same
 def _whole(at: datetime) -> datetime:
     """Return the time in UTC as a certificate can hold it."""
     return at.astimezone(UTC).replace(microsecond=0)

@@ -30,6 +30,13 @@ _GENERALIZED_FROM = 2050
 
 KEY_IDENTIFIER_BYTES = 20
 
+_SUBJECT_KEY_HEAD = der.tlv(
+    der.SEQUENCE,
+    _SUBJECT_KEY
+    + der.tlv(der.OCTET_STRING, der.tlv(der.OCTET_STRING, bytes(KEY_IDENTIFIER_BYTES))),
+)[:-KEY_IDENTIFIER_BYTES]
+"""The extension up to the identifier, whose length never changes."""
+
 
 class TbsTemplate:
     """What all certificates of one issuer have in common."""
@@ -55,11 +62,11 @@ class TbsTemplate:
     ) -> bytes:
         """Return the DER of one TBSCertificate. Everything in it has been checked by the caller."""
         names = der.tlv(der.SEQUENCE, b"".join([der.tlv(_URI, uri) for uri in uris]))
-        subject_key = der.tlv(der.OCTET_STRING, der.tlv(der.OCTET_STRING, key_identifier))
         extensions = (
             der.tlv(der.SEQUENCE, _CRITICAL_NAMES + der.tlv(der.OCTET_STRING, names))
             + self._constant_extensions
-            + der.tlv(der.SEQUENCE, _SUBJECT_KEY + subject_key)
+            + _SUBJECT_KEY_HEAD
+            + key_identifier
         )
         return der.tlv(
             der.SEQUENCE,

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
+from functools import lru_cache
 
 from watchword.handlers.crypto.profile import CertificateOrder, IssuedCertificate
 from watchword.schemas.canonical import length_prefixed, read_length_prefixed
@@ -175,10 +176,12 @@ def _groups(body: bytes, size: int) -> list[tuple[bytes, ...]]:
     return [parts[at : at + size] for at in range(1, len(parts), size)]
 
 
+@lru_cache(maxsize=64)  # all orders of a batch carry the same
 def _times(*times: datetime) -> bytes:
     return _TIMES.pack(*((time - _EPOCH) // _MICROSECOND for time in times))
 
 
+@lru_cache(maxsize=64)
 def _read_times(data: bytes) -> tuple[datetime, datetime]:
     try:
         first, second = _TIMES.unpack(data)
