@@ -314,7 +314,7 @@ class PostgresJoinStore:
             session = self._idle.pop()
             if not session.connection.is_closed():
                 return session
-        return JoinSession(await self._database.connect(), self._slots)
+        return JoinSession(await self._database.connect(by_key=True), self._slots)
 
     async def lane(self) -> JoinSession:
         """Return a session when one of two lanes is free."""
