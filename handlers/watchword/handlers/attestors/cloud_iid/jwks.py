@@ -2,10 +2,10 @@
 
 import base64
 import binascii
-from typing import Any, cast
+from typing import Annotated, Any
 
-import orjson
 from cryptography.hazmat.primitives.asymmetric import rsa
+from pydantic import BaseModel, Field
 
 MAX_KEYS = 32
 MIN_BITS = 2048
@@ -15,21 +15,21 @@ EXPONENT = 65537
 _PRIVATE = frozenset(("d", "p", "q", "dp", "dq", "qi", "oth", "k"))
 
 
+class _KeySet(BaseModel):
+    keys: Annotated[list[Any], Field(max_length=MAX_KEYS)]
+
+
 def read_key_set(data: bytes) -> tuple[dict[str, rsa.RSAPublicKey], list[str]]:
     """Return the keys for RS256 by key id, and what is wrong with the others.
 
     Raises:
         ValueError: it is no key set.
     """
-    document = orjson.loads(data)
-    listed = cast("dict[str, Any]", document).get("keys") if isinstance(document, dict) else None
-    if not isinstance(listed, list) or len(cast("list[Any]", listed)) > MAX_KEYS:
-        message = f"no list `keys` of at most {MAX_KEYS}"
-        raise ValueError(message)
+    listed = _KeySet.model_validate_json(data).keys
     keys: dict[str, rsa.RSAPublicKey] = {}
     twice: set[str] = set()
     faults: list[str] = []
-    for number, jwk in enumerate(cast("list[Any]", listed)):
+    for number, jwk in enumerate(listed):
         try:
             kid, key = _key(jwk)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -47,7 +47,12 @@ def _key(jwk: Any) -> tuple[str, rsa.RSAPublicKey]:  # noqa: ANN401 - any JSON
     if _PRIVATE & set(jwk):
         message = "it holds a private key"
         raise ValueError(message)
-    if jwk["kty"] != "RSA" or jwk.get("alg", "RS256") != "RS256" or jwk.get("use", "sig") != "sig":
+    if (
+        jwk["kty"] != "RSA"
+        or jwk.get("alg", "RS256") != "RS256"
+        or jwk.get("use", "sig") != "sig"
+        or "verify" not in jwk.get("key_ops", ("verify",))
+    ):
         message = "it is not for RS256"
         raise ValueError(message)
     kid = jwk["kid"]

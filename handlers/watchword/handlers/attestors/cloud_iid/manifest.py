@@ -8,10 +8,9 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
-import orjson
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from watchword.handlers.errors import ConfigRefused
@@ -79,6 +78,10 @@ class Entry(BaseModel):
         return None
 
 
+class _Manifest(BaseModel):
+    anchors: Annotated[list[Any], Field(max_length=MAX_ANCHORS)]
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A file or entry that was left out, or is worth a warning, and why."""
@@ -94,15 +97,12 @@ def read_manifest(data: bytes) -> tuple[list[Entry], list[Problem]]:
         ConfigRefused: it is no manifest at all.
     """
     try:
-        document = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        raise ConfigRefused([f"{MANIFEST}: no JSON"]) from None
-    listed = cast("dict[str, Any]", document).get("anchors") if isinstance(document, dict) else None
-    if not isinstance(listed, list) or len(cast("list[Any]", listed)) > MAX_ANCHORS:
-        raise ConfigRefused([f"{MANIFEST}: no list `anchors` of at most {MAX_ANCHORS}"])
+        listed = _Manifest.model_validate_json(data).anchors
+    except ValidationError:
+        raise ConfigRefused([f"{MANIFEST}: no list `anchors` of at most {MAX_ANCHORS}"]) from None
     entries: list[Entry] = []
     problems: list[Problem] = []
-    for number, raw in enumerate(cast("list[Any]", listed)):
+    for number, raw in enumerate(listed):
         try:
             entry = Entry.model_validate(raw)
         except ValidationError as error:
