@@ -64,4 +64,16 @@ GUARDS: tuple[Guard, ...] = (
         "every_admission_stands",
         f"{_JOIN}::test_admission_that_no_longer_stands_is_not_repeated",
     ),
+    Guard(
+        "approval is of one grant",
+        "7",
+        "approvals_are_for_anything",
+        "tests/integration/join/test_approvals.py::test_approval_of_another_grant_does_not_count",
+    ),
+    Guard(
+        "decision names a version",
+        "7",
+        "decisions_are_about_anything",
+        "tests/integration/operators/test_requests.py::test_a_request_that_changed_since_it_was_seen_is_not_approved",
+    ),
 )

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from watchword.handlers.join import deciding, reclaim, settlement
+from watchword.handlers.join import approvals, deciding, reading, reclaim, settlement
 from watchword.handlers.join.ports import Pair
+from watchword.handlers.operators import requests as operator_requests
 from watchword.handlers.store import joins
 from watchword.schemas import requests
 
@@ -109,6 +110,26 @@ def every_admission_stands() -> None:
     _replace(joins.JoinSession, "admissions", admissions)
 
 
+def approvals_are_for_anything() -> None:
+    """Take every grant for the one that an operator saw."""
+
+    def snapshot_of(grant: object) -> bytes:
+        del grant
+        return b"{}"
+
+    _replace(approvals, "snapshot_of", snapshot_of)
+    _replace(reading, "snapshot_of", snapshot_of)
+
+
+def decisions_are_about_anything() -> None:
+    """Let an operator decide whatever has happened since they looked."""
+
+    def unchanged(*_: object) -> None:
+        return None
+
+    _replace(operator_requests, "_check_unchanged", unchanged)
+
+
 SWITCHES: dict[str, Callable[[], None]] = {
     function.__name__: function
     for function in (
@@ -120,5 +141,7 @@ SWITCHES: dict[str, Callable[[], None]] = {
         bans_are_not_read,
         reclaim_reaches_everywhere,
         every_admission_stands,
+        approvals_are_for_anything,
+        decisions_are_about_anything,
     )
 }

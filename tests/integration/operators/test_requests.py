@@ -136,6 +136,22 @@ async def test_several_are_decided_together_or_not_at_all(bench: Bench, store: D
     assert await waiting(store) == []
 
 
+async def test_lists_in_opposite_order_do_not_lock_each_other_out(
+    bench: Bench, store: Database
+) -> None:
+    """Two operators paste the same list, each sorted their own way: one is first, the other is told so."""
+    await bench.ask(*[asks(bench.machine(), name=f"m{n}") for n in range(40)])
+    seen = await waiting(store)
+    results = await asyncio.gather(
+        *[requests.approve(store, ADA, order) for order in (seen, seen[::-1]) for _ in range(4)],
+        return_exceptions=True,
+    )
+    lost = [result for result in results if isinstance(result, Conflict)]
+
+    assert len(lost) == 7
+    assert await bench.one("SELECT count(*) FROM journal WHERE type = 'join.approved'") == 40
+
+
 async def test_a_request_that_changed_since_it_was_seen_is_not_approved(
     bench: Bench, store: Database
 ) -> None:
