@@ -11,7 +11,7 @@ STAMP := $(VENV)/made-from-the-lock
 RUNTIME := streams/watchword/streams/dev/runtime
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run demo test check bench cases guards docs fix lock clean
+.PHONY: help venv run demo test check bench cases fuzz guards docs fix lock clean
 
 help: ## list the commands
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)$$/\1|\2/p' $(MAKEFILE_LIST) \
@@ -48,6 +48,9 @@ bench: $(STAMP) ## one run, one table, and build/bench.json; 10 minutes; ARGS=--
 
 cases: $(STAMP) ## what went wrong for others: case, test, verdict; ARGS=--list runs none
 	$(BIN)/python -m tests.cases $(ARGS)
+
+fuzz: $(STAMP) ## feed verifiers what nobody made on purpose; SECONDS=10 for each
+	$(BIN)/python -m tests.fuzz $(or $(SECONDS),10)
 
 guards: $(STAMP) ## switch each guard off in turn; its test must fail then
 	$(BIN)/python -m tests.guards $(ARGS)

@@ -4,8 +4,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tests.cases.catalogue import SHOWN_BY
 
-@dataclass
+_SHOWS: dict[str, set[str]] = {}
+for _case, _tests in SHOWN_BY.items():
+    for _test in _tests:
+        _SHOWS.setdefault(_test, set()).add(_case)
+
+
+@dataclass(eq=False)
 class Verdicts:
     """What became of the tests of cases."""
 
@@ -20,13 +27,14 @@ class Verdicts:
     ) -> None:
         """Note the cases of each test; leave the others out."""
         kept: list[pytest.Item] = []
+        left_out: list[pytest.Item] = []
         for item in items:
-            cases = [str(mark.args[0]) for mark in item.iter_markers("case")]
-            for case in cases:
+            cases = {str(mark.args[0]) for mark in item.iter_markers("case")}
+            cases |= _SHOWS.get(item.nodeid.partition("[")[0], set())
+            for case in sorted(cases):
                 self.by_case.setdefault(case, []).append(item.nodeid)
-            if cases:
-                kept.append(item)
-        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+            (kept if cases else left_out).append(item)
+        config.hook.pytest_deselected(items=left_out)
         items[:] = kept
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

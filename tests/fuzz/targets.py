@@ -5,8 +5,9 @@ is the one that was handed out. Whatever bytes come in, what comes out is an ans
 another exception, and never an admission that the unmutated evidence does not give.
 """
 
+from base64 import urlsafe_b64decode
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
 from hashlib import sha256
@@ -19,7 +20,7 @@ from tests.support.contexts import Desk, Facts
 from tests.support.crypto import TRUST_DOMAIN, jws_signer
 from watchword.handlers.anchors import DiscoverySite, Image
 from watchword.handlers.attestor import Admission, Attestor, Challenge, Evidence
-from watchword.handlers.attestors.discovery.evidence import sign_assertion
+from watchword.handlers.attestors.discovery.evidence import TYP, sign_assertion
 from watchword.handlers.attestors.discovery.verifier import KINDS, DiscoveryAttestor
 from watchword.handlers.attestors.image.evidence import new_image, parse_image
 from watchword.handlers.attestors.image.verifier import ImageAttestor
@@ -55,6 +56,8 @@ class Target:
     state: bytes | None = None
     key: JwsSigner | None = None
     """Of the site, for mutations that are signed."""
+    is_signed: bool = False
+    """Whether the bytes are what the site's key signs: an agent may say what it likes, and be let in for it."""
 
     async def verdict(self, payload: bytes) -> object:
         """Return what the verifier makes of a payload: a result, or the refusal."""
@@ -70,6 +73,8 @@ class Target:
         The same bytes may be admitted: they are the unmutated evidence. Other bytes may be challenged
         or made to wait, and never admitted.
         """
+        if self.is_signed and self.key is not None:
+            return run(self.verdict(self.key.sign(payload, TYP)))
         found = run(self.verdict(payload))
         if isinstance(found, Admission) and payload != self.good:
             message = f"admitted: {payload.hex()}"
@@ -128,6 +133,15 @@ def discovery() -> Target:
 
 
 @cache
+def discovery_signed() -> Target:
+    """Return `discovery` behind the signature: the site's key signs whatever comes."""
+    target = discovery()
+    body = target.good.split(b".")[1]
+    payload = urlsafe_b64decode(body + b"=" * (-len(body) % 4))
+    return replace(target, good=payload, is_signed=True)
+
+
+@cache
 def x509pop() -> Target:
     """Return `x509pop` in its second round, the challenge answered by an Ed25519 key, over an intermediate.
 
@@ -157,6 +171,7 @@ TARGETS: Mapping[str, Callable[[], Target]] = {
     "x509pop": x509pop,
     "image": image,
     "discovery": discovery,
+    "discovery-signed": discovery_signed,
 }
 
 

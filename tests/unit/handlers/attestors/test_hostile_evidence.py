@@ -30,6 +30,7 @@ def _refused(target: Target, payload: bytes) -> None:
     assert isinstance(found, Refused), payload
 
 
+@pytest.mark.case("B54")
 def test_every_part_of_an_images_evidence_counts() -> None:
     """Dropped, doubled, retyped, oversized: refused."""
     target = image()
@@ -37,6 +38,7 @@ def test_every_part_of_an_images_evidence_counts() -> None:
         _refused(target, length_prefixed(*parts))
 
 
+@pytest.mark.case("B54")
 def test_every_part_of_certified_evidence_counts() -> None:
     """Dropped, doubled, retyped, oversized: refused, but for the first round, which has no signature."""
     target = x509pop()
@@ -91,6 +93,7 @@ def _assertions() -> Iterator[bytes]:
         yield b".".join(parts)
 
 
+@pytest.mark.case("B54")
 def test_every_field_of_an_assertion_counts() -> None:
     """Dropped, doubled, retyped, oversized, also under the right signature: refused."""
     for payload in _assertions():
