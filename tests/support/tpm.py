@@ -5,9 +5,12 @@ Only for tests. Public areas are marshalled here by hand, so that no code of our
 
 import hashlib
 import hmac
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.decrepit.ciphers.modes import CFB
@@ -19,7 +22,14 @@ from cryptography.hazmat.primitives.hashes import SHA256, SHA384
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
+from tests.support.joins import Bench
 from tests.support.vectors import vector
+from watchword.handlers.attestors.tpm.evidence import (
+    Certification,
+    TpmAnswer,
+    TpmChallenge,
+    TpmEvidence,
+)
 
 TpmKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 EK_PURPOSE = x509.ObjectIdentifier("2.23.133.8.1")
@@ -277,3 +287,75 @@ def measured(pcr: int, kind: int, digest: bytes, data: bytes) -> bytes:
 _SPEC = b"Spec ID Event03\0" + b"\0\0\0\0\0\2\0\2" + b"\1\0\0\0" + b"\x0b\0\x20\0" + b"\0"
 SPEC_ID = b"\0\0\0\0\3\0\0\0" + bytes(20) + len(_SPEC).to_bytes(4, "little") + _SPEC
 """The first event of a log with SHA-256 alone."""
+
+
+class SoftProver:
+    """A machine with a software TPM. The fields are what a test may bend; see `answer`."""
+
+    id = "tpm"
+
+    def __init__(
+        self, tpm: SoftTpm, maker: Maker | None = None, node_key: TpmKey | None = None
+    ) -> None:
+        """Take the TPM, who certified its endorsement key, and the node's key if it is in the TPM."""
+        self.tpm = tpm
+        self.certificate = b"" if maker is None else maker.certify(tpm.ek_key)
+        self.intermediates = () if maker is None else (maker.issuer,)
+        self.node_key = node_key
+        self.log = b""
+        self.pcrs: Sequence[int] | None = None
+        self.changes: dict[str, Any] = {}
+
+    async def evidence(self, csr_sha256: bytes, role: str) -> bytes:
+        """Return keys and certificates."""
+        del csr_sha256, role
+        return self.shown(None)
+
+    async def answer(self, challenge: bytes, csr_sha256: bytes, role: str) -> bytes:
+        """Return what the TPM makes of a challenge; `changes` replace fields of it."""
+        del role
+        asked = TpmChallenge.decode(challenge)
+        extra = sha256(challenge + csr_sha256).digest()
+        pcrs = asked.pcrs if self.pcrs is None else self.pcrs
+        quote = self.tpm.quote(extra, pcrs)
+        answer = TpmAnswer(
+            secret=self.tpm.activate(asked.id_object, asked.encrypted_secret),
+            quote=quote,
+            signature=self.tpm.sign(quote),
+            values=self.tpm.values(pcrs),
+            log=self.log,
+            certification=None if self.node_key is None else self._certified(self.node_key, extra),
+        )
+        return self.shown(replace(answer, **self.changes))
+
+    def shown(self, answer: TpmAnswer | None) -> bytes:
+        """Return evidence with this answer."""
+        return TpmEvidence(
+            self.tpm.ek, self.certificate, self.intermediates, self.tpm.ak, answer
+        ).encode()
+
+    def _certified(self, key: TpmKey, extra: bytes) -> Certification:
+        public = area(key, SIGNING)
+        attest = self.tpm.certify(extra, name_of(public))
+        return Certification(public, attest, self.tpm.sign(attest))
+
+
+async def enrol(bench: Bench, tpm: SoftTpm, *, pool: str = "web", role: str = "node") -> None:
+    """Enrol a TPM by plain SQL."""
+    await bench.fetch(
+        "INSERT INTO tpm_endorsements (ek_sha256, tenant, pool, role, allowed_kinds, created_by)"
+        " VALUES ($1, 'acme', $2, $3, '{diag.*}', 'test')",
+        sha256(tpm.ek[2:]).digest(),
+        pool,
+        role,
+    )
+
+
+async def set_policy(bench: Bench, policy: dict[str, Any], *, pool: str = "web") -> None:
+    """Say what TPMs of a pool have to show."""
+    await bench.fetch(
+        "INSERT INTO tpm_policies (tenant, pool, policy, updated_by) VALUES ('acme', $1, $2::text::jsonb, 'test')"
+        " ON CONFLICT (tenant, pool) DO UPDATE SET policy = excluded.policy",
+        pool,
+        json.dumps(policy),
+    )

@@ -147,10 +147,13 @@ def holds(signature: Signature, signed: bytes, by: Public) -> bool:
         return signature.scheme == Alg.ECDSA and _ecdsa(by.key, signature.value, signed, digest)
     if signature.scheme == Alg.RSASSA:
         return _rsa(by.key, signature.value, signed, padding.PKCS1v15(), digest)
-    mask = padding.MGF1(digest)
-    return signature.scheme == Alg.RSAPSS and any(
+    if signature.scheme != Alg.RSAPSS:
+        return False
+    # As numbers: for verifying, `padding.PSS.MAX_LENGTH` is taken for any length.
+    mask, longest = padding.MGF1(digest), padding.calculate_max_pss_salt_length(by.key, digest)
+    return any(
         _rsa(by.key, signature.value, signed, padding.PSS(mask, salt), digest)
-        for salt in (padding.PSS.DIGEST_LENGTH, padding.PSS.MAX_LENGTH)
+        for salt in (digest.digest_size, longest)
     )
 
 
