@@ -30,6 +30,14 @@ def family_cpu_s(pid: int) -> float:
     return total
 
 
+def running_s(pid: int) -> float:
+    """Return how long a process's first thread has run, to the nanosecond; 0 for one that has ended."""
+    try:
+        return int((_PROC / f"{pid}/schedstat").read_text().split()[0]) / 1e9
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+
+
 def rss_mb(pid: int) -> float:
     """Return the resident memory of a process in megabytes (10^6 bytes)."""
     for line in (_PROC / str(pid) / "status").read_text().splitlines():

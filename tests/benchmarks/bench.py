@@ -15,7 +15,7 @@ from tests.support.folders import ROOT
 FOLDER = ROOT / "build" / "bench"
 """What one run leaves for the next."""
 
-AROUND = ("signer", "relay")
+AROUND = ("signer", "relay", "keeper")
 """What runs beside the workers."""
 
 
@@ -105,8 +105,10 @@ class Bench:
     def note(self, row: str, pace: Pace) -> None:
         """Keep what the table has no column for."""
         cpu = ", ".join(f"{name} {us:.0f}" for name, us in pace.cpu_us.items() if us >= 0.5)
+        sessions = ", ".join(f"{name} {us:.0f}" for name, us in pace.sessions_us.items())
         self.notes.append(
             f"{row}: {pace.records:,} in {pace.seconds:.1f} s; CPU µs each: {cpu}; "
+            f"PostgreSQL's by session: {sessions}; "
             f"floor meanwhile {pace.floor_us:.0f}, alone {self.floor.alone:.0f}; "
             f"strangers took {pace.foreign:.2f} cores"
         )

@@ -27,6 +27,11 @@ _SOURCES = tuple(ROOT / name for name in ("schemas", "handlers", "streams"))
 """This checkout's, whatever is installed."""
 _READY_S, _STOP_S = 60.0, 20.0
 
+_SESSIONS = """
+SELECT pid, application_name AS name FROM pg_stat_activity
+WHERE datname = current_database() AND application_name LIKE 'watchword-%'
+"""
+
 
 class Broken(Exception):
     """A process of the deployment ended, or was not ready in time."""
@@ -137,6 +142,11 @@ class Deployment:
         """Return the ids of everything that runs by name: ours, `postgres` and `kafka`."""
         ours = {name: process.pid for name, process in self._processes.items()}
         return ours | {"postgres": self.servers.postgres.pid, "kafka": self.servers.kafka.pid}
+
+    async def sessions(self) -> dict[int, str]:
+        """Return whose PostgreSQL's processes for us are (`worker`, `relay`), by process id."""
+        rows = await self.servers.query(_SESSIONS, database=self.database)
+        return {row["pid"]: row["name"].removeprefix("watchword-").split()[0] for row in rows}
 
     def check(self) -> None:
         """Raise `Broken` if a process has ended."""

@@ -5,13 +5,13 @@ import json
 import os
 import time
 from base64 import b64decode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
 from aiokafka import AIOKafkaProducer
 
-from tests.benchmarks.accounting import MachineTimes, busy_s, family_cpu_s
+from tests.benchmarks.accounting import MachineTimes, busy_s, family_cpu_s, running_s
 from tests.benchmarks.deployment import Deployment
 from tests.benchmarks.floor import Floor
 from tests.benchmarks.observer import Observer
@@ -79,6 +79,8 @@ class Pace:
     seconds: float
     cpu_us: dict[str, float]
     """Of each process, and of `postgres`, `kafka`, `observer` and the benchmark itself (`driver`)."""
+    sessions_us: dict[str, float]
+    """What PostgreSQL's processes for our sessions took, by whose they are; part of `postgres`."""
     floor_us: float
     """The floor, measured while the work went on."""
     foreign: float
@@ -101,9 +103,10 @@ async def measured(
     """
     await arrived(deployed, observer, after)
     floors: list[float] = []
-    first = _Sample.now(deployed, observer)
+    owners = await deployed.sessions()
+    first = _Sample.now(deployed, observer, owners)
     await arrived(deployed, observer, until, floor=floor, floors=floors)
-    last = _Sample.now(deployed, observer)
+    last = _Sample.now(deployed, observer, owners)
     records = last.count - first.count
     seconds = last.at - first.at
     ours = sum(last.cpu[name] - first.cpu[name] for name in first.cpu)
@@ -113,6 +116,10 @@ async def measured(
         records=records,
         seconds=seconds,
         cpu_us={name: (last.cpu[name] - first.cpu[name]) / records * 1e6 for name in first.cpu},
+        sessions_us={
+            name: (last.sessions[name] - first.sessions[name]) / records * 1e6
+            for name in first.sessions
+        },
         floor_us=sum(floors) / len(floors) if floors else floor.measure(),
         foreign=max(0.0, busy - ours + steal) / seconds,
     )
@@ -153,16 +160,20 @@ class _Sample:
     at: float
     count: int
     cpu: dict[str, float]
+    sessions: dict[str, float]
     machine: MachineTimes
 
     @classmethod
-    def now(cls, deployed: Deployment, observer: Observer) -> "_Sample":
+    def now(cls, deployed: Deployment, observer: Observer, owners: Mapping[int, str]) -> "_Sample":
         count = observer.count
         own = os.times()
         cpu = {name: family_cpu_s(pid) for name, pid in deployed.pids().items()}
         cpu["observer"] = busy_s([observer.pid])
         cpu["driver"] = own.user + own.system
-        return cls(time.monotonic(), count, cpu, MachineTimes.now())
+        sessions = dict.fromkeys(owners.values(), 0.0)
+        for pid, name in owners.items():
+            sessions[name] += running_s(pid)
+        return cls(time.monotonic(), count, cpu, sessions, MachineTimes.now())
 
 
 def _producer(servers: str, *, linger_ms: int) -> AIOKafkaProducer:
