@@ -3,12 +3,15 @@
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
 
-from tests.support.agents import Service, bootstrapped
+from tests.support.agents import Machine, Service, bootstrapped
 from tests.support.certificates import OperatorCa, pem_of_key
 from tests.support.crypto import TRUST_DOMAIN
 from watchword.handlers.attestors.image.evidence import new_image, parse_image
-from watchword.handlers.attestors.x509pop.evidence import PossessionEvidence
+from watchword.handlers.attestors.x509pop.evidence import PossessionEvidence, signed_text
 from watchword.handlers.errors import BadArgument
 from watchword.handlers.prover import NoEvidence
 from watchword.streams.agent.clock import AgentClock
@@ -82,6 +85,23 @@ async def test_a_certificate_is_read_when_it_is_shown(tmp_path: Path) -> None:
 
     assert (first.signature, first.leaf) == (b"", second.leaf)
     assert second.signature
+
+
+async def test_a_node_shows_the_certificate_that_it_was_given(tmp_path: Path) -> None:
+    """After a long time in a drawer that is all it has; its key never leaves the state directory."""
+    machine = Machine(tmp_path / "state")
+    identity = (await machine.join(machine.service.joined)).identity
+    options = Joining(attestor="x509pop", own_certificate=True, state=tmp_path / "state")
+    prover = prover_of(options, AgentClock())
+    nonce = b"n" * 32
+    shown = PossessionEvidence.decode(await prover.answer(nonce, CSR, "node"))
+
+    leaf = x509.load_der_x509_certificate(shown.leaf)
+    assert f"{leaf.serial_number:032x}" == identity.node.serial
+    key = leaf.public_key()
+    assert isinstance(key, ec.EllipticCurvePublicKey)
+    text = signed_text(TRUST_DOMAIN, "node", nonce, CSR)
+    key.verify(shown.signature, text, ec.ECDSA(SHA256()))
 
 
 async def test_a_machine_without_an_identity_has_none_to_show(tmp_path: Path) -> None:
