@@ -11,6 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.support.crypto import spki_of
 from tests.support.joins import Bench, Machine, certificate_of, join_bench
 from tests.support.proving import (
     approve_all,
@@ -25,6 +26,7 @@ from tests.support.proving import (
 from tests.support.tpm import (
     SIGNING,
     SPEC_ID,
+    STORAGE,
     Maker,
     SoftProver,
     SoftTpm,
@@ -101,7 +103,8 @@ async def test_every_pair_of_keys_joins(bench: Bench, ek: str, ak: str, scheme: 
     joined = answer["joined"]
     assert (joined["tenant"], joined["pool"], joined["allowedKinds"]) == ("acme", "web", ["diag.*"])
     ek_hash = sha256(prover.tpm.ek[2:]).hexdigest()
-    assert await bench.one("SELECT hardware_key FROM nodes") == f"urn:bc:tpm-ek:{ek_hash}"
+    chip = sha256(spki_of(prover.tpm.ek_key)).hexdigest()
+    assert await bench.one("SELECT hardware_key FROM nodes") == f"urn:bc:tpm-ek:{chip}"
     assert await bench.one("SELECT node_key_uri FROM nodes") is None
     assert await bench.one("SELECT value FROM node_subjects WHERE kind = 'ek'") == ek_hash
 
@@ -271,7 +274,7 @@ async def test_log_is_judged_by_the_quote_and_its_events_by_rules(bench: Bench) 
     prover = await _enrolled(bench)
     prover.log = SPEC_ID + measured(7, 0x80000001, digest, b"SecureBoot")
     prover.tpm.pcrs[7] = sha256(bytes(32) + digest).digest()
-    rule = {"pcr": 7, "kind": 0x80000001, "digest": digest.hex()}
+    rule = {"pcr": 7, "digest": digest.hex()}
     policy = {"pcrs": [7], "banks": ["sha256"], "log": "required", "require": [rule]}
 
     async def reason() -> str:
@@ -280,10 +283,18 @@ async def test_log_is_judged_by_the_quote_and_its_events_by_rules(bench: Bench) 
 
     await set_policy(bench, policy)
     assert await reason() == "joined"
+    await set_policy(bench, {**policy, "require": [{**rule, "kind": 0x80000001}]})
+    assert await reason() == "joined"
     await set_policy(bench, {**policy, "forbid": [rule]})
     assert await reason() == "tpm:event-forbidden"
-    await set_policy(bench, {**policy, "require": [{**rule, "digest": "00" * 32}]})
+    other = sha256(b"secure boot is really on").digest()
+    await set_policy(bench, {**policy, "require": [{**rule, "digest": other.hex()}]})
     assert await reason() == "tpm:event-missing"
+    # An event that extends nothing is in no quote: whoever writes the log can write it.
+    before = prover.log
+    prover.log += measured(7, 3, other, b"")
+    assert await reason() == "tpm:event-missing"
+    prover.log = before
     await set_policy(bench, policy)
     prover.log += measured(7, 1, digest, b"")
     assert await reason() == "tpm:log-mismatch"
@@ -306,7 +317,9 @@ async def test_log_is_judged_by_the_quote_and_its_events_by_rules(bench: Bench) 
         {**POLICY, "pcrs": [24]},
         {**POLICY, "pcrs": [True]},
         {**POLICY, "surprise": 1},
-        {**POLICY, "require": [{"pcr": 7, "kind": 1}]},
+        {**POLICY, "require": [{"pcr": 7, "digest": VALUE}]},
+        {**POLICY, "log": "required", "require": [{"pcr": 7, "kind": 1}]},
+        {**POLICY, "log": "required", "forbid": [{"pcr": 7, "kind": 1, "digest": VALUE}]},
     ],
 )
 async def test_policy_that_cannot_be_read_admits_nobody(
@@ -359,6 +372,25 @@ async def test_reinstalled_machine_reclaims_its_node(bench: Bench) -> None:
     assert second["outcome"] == "joined"
     assert second["joined"]["nodeId"] == first["joined"]["nodeId"]
     assert await bench.one("SELECT count(*) FROM nodes") == 1
+
+
+async def test_chip_that_tells_other_attributes_is_the_same_chip(
+    waiting: Bench, maker: Maker
+) -> None:
+    """A credential opens whatever attributes the machine tells; the key itself is one node's for good."""
+    prover = SoftProver(SoftTpm(), maker)
+    machine = waiting.machine()
+    await join(waiting, machine, prover)
+    await approve_all(waiting)
+    assert (await join(waiting, machine, prover))["outcome"] == "joined"
+
+    prover.tpm.ek = area(prover.tpm.ek_key, STORAGE ^ 0x40, storage=True)
+    other = waiting.machine()
+    await join(waiting, other, prover)
+    await approve_all(waiting)
+    assert (await join(waiting, other, prover))["outcome"] == "refused"
+    assert await last_reason(waiting) == "join:already-enrolled"
+    assert await waiting.one("SELECT count(*) FROM nodes") == 1
 
 
 async def test_twenty_first_joins_of_one_chip_make_one_node(bench: Bench) -> None:

@@ -15,6 +15,7 @@ import structlog
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from watchword.handlers.attestors.tpm.certificates import (
     Certificate,
@@ -83,6 +84,15 @@ def load_anchors(folder: Path) -> Anchors:
 def ek_sha256(ek: Public) -> bytes:
     """Return the 32 bytes by which an endorsement key is enrolled, bound and banned: over its TPMT_PUBLIC."""
     return sha256(ek.raw).digest()
+
+
+def ek_key_sha256(ek: Public) -> bytes:
+    """Return the 32 bytes that name the endorsement key itself, over its SubjectPublicKeyInfo.
+
+    A machine that tells other attributes of its key has another `ek_sha256`, and still activates credentials;
+    by this it stays the one chip that it is.
+    """
+    return sha256(ek.key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()
 
 
 def check_endorsement(

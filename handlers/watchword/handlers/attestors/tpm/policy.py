@@ -6,8 +6,8 @@ The JSON object that `context.anchors.tpm_policy` gives has these fields, and no
 * `banks`: accepted banks, the best first: `sha256`, `sha384`, `sha512`, and `unsafe_sha1`;
 * `log`: `required`, `optional` (judged where there is one) or `ignored`;
 * `values`: bank → PCR → hex values of which the quoted one has to be one; for every accepted bank, or none;
-* `require` and `forbid`: events, each `{"pcr": 7, "kind": 2147483649, "digest": "hex"}`, digest optional; they need
-  `log` `required`;
+* `require` and `forbid`: events, each `{"pcr": 7, "digest": "hex"}`; they need `log` `required` and one bank alone.
+  A required event may also have a `kind`. A kind alone is no rule: the log says it, and no quote vouches for it;
 * `unsafe_any_values`: true if there are neither values nor required events, so that any boot will do.
 
 Whatever is missing, unknown or empty makes the whole policy unreadable, and an unreadable policy admits nobody.
@@ -18,7 +18,13 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from watchword.handlers.attestors.tpm.algorithms import BANKS, Alg, digest_size
-from watchword.handlers.attestors.tpm.eventlog import MAX_PCR, Event, EventLog, read_event_log
+from watchword.handlers.attestors.tpm.eventlog import (
+    EV_NO_ACTION,
+    MAX_PCR,
+    Event,
+    EventLog,
+    read_event_log,
+)
 from watchword.handlers.attestors.tpm.quote import Quote
 from watchword.handlers.attestors.tpm.reader import Malformed
 from watchword.handlers.errors import WatchwordError
@@ -51,16 +57,18 @@ class NotMet(WatchwordError):
 
 @dataclass(frozen=True, slots=True)
 class EventRule:
-    """An event in a PCR, of a kind, and perhaps with a certain digest in whichever bank is quoted."""
+    """A digest in a PCR, and perhaps the kind that the log gives it."""
 
     pcr: int
-    kind: int
-    digest: bytes | None
+    digest: bytes
+    kind: int | None
 
     def takes(self, event: Event, bank: int) -> bool:
-        """Tell whether this event is meant."""
-        return (event.pcr, event.kind) == (self.pcr, self.kind) and (
-            self.digest is None or event.digests.get(bank) == self.digest
+        """Tell whether this event is meant. What was never extended is nobody's word but the machine's."""
+        return (
+            event.kind != EV_NO_ACTION
+            and (event.pcr, event.digests.get(bank)) == (self.pcr, self.digest)
+            and self.kind in (None, event.kind)
         )
 
 
@@ -148,7 +156,8 @@ def _read(said: Mapping[str, Any]) -> PcrPolicy:
         int(_NAMES[name]): _values(found, int(_NAMES[name]))
         for name, found in said.get("values", {}).items()
     }
-    require, forbid = (_rules(said.get(name, ())) for name in ("require", "forbid"))
+    require = _rules(said.get("require", ()), frozenset(("pcr", "digest", "kind")), banks)
+    forbid = _rules(said.get("forbid", ()), frozenset(("pcr", "digest")), banks)
     if not pcrs or not banks or len(set(pcrs)) != len(pcrs) or len(set(banks)) != len(banks):
         raise UnreadablePolicy
     # A bank without values would be the one that a machine with another boot chooses.
@@ -156,7 +165,8 @@ def _read(said: Mapping[str, Any]) -> PcrPolicy:
         raise UnreadablePolicy
     if any(not set(of_bank) <= set(pcrs) for of_bank in values.values()):
         raise UnreadablePolicy
-    if (require or forbid) and said["log"] != "required":
+    # A digest is one bank's: with two, a machine would choose the bank in which it is not forbidden.
+    if (require or forbid) and (said["log"] != "required" or len(banks) != 1):
         raise UnreadablePolicy
     if any(rule.pcr not in pcrs for rule in (*require, *forbid)):
         raise UnreadablePolicy
@@ -173,7 +183,7 @@ def _pcr(value: Any) -> int:  # noqa: ANN401 - an operator's JSON
 
 def _values(said: Mapping[str, Any], bank: int) -> dict[int, frozenset[bytes]]:
     found = {
-        _pcr(int(pcr)): frozenset(_digest(value, (bank,)) for value in values)
+        _pcr(int(pcr)): frozenset(_digest(value, bank) for value in values)
         for pcr, values in said.items()
     }
     if not all(found.values()):
@@ -181,26 +191,24 @@ def _values(said: Mapping[str, Any], bank: int) -> dict[int, frozenset[bytes]]:
     return found
 
 
-def _digest(value: Any, banks: tuple[int, ...]) -> bytes:  # noqa: ANN401 - an operator's JSON
+def _digest(value: Any, bank: int) -> bytes:  # noqa: ANN401 - an operator's JSON
     digest = bytes.fromhex(value)
-    if len(digest) not in [digest_size(bank) for bank in banks]:
+    if len(digest) != digest_size(bank):
         raise UnreadablePolicy
     return digest
 
 
-def _rules(said: Any) -> tuple[EventRule, ...]:  # noqa: ANN401 - an operator's JSON
+def _rules(
+    said: Any,  # noqa: ANN401 - an operator's JSON
+    fields: frozenset[str],
+    banks: tuple[int, ...],
+) -> tuple[EventRule, ...]:
     if len(said) > _MAX_LIST:
         raise UnreadablePolicy
     found: list[EventRule] = []
     for rule in cast("list[dict[str, Any]]", said):
-        kind = rule["kind"]
-        if set(rule) - {"pcr", "kind", "digest"} or type(kind) is not int or kind >> 32:
+        kind = rule.get("kind")
+        if set(rule) - fields or not (kind is None or (type(kind) is int and 0 <= kind >> 32 < 1)):
             raise UnreadablePolicy
-        digest = rule.get("digest")
-        # Written for one bank, a forbidden digest would not be found in another.
-        found.append(
-            EventRule(
-                _pcr(rule["pcr"]), kind, None if digest is None else _digest(digest, tuple(BANKS))
-            )
-        )
+        found.append(EventRule(_pcr(rule["pcr"]), _digest(rule["digest"], banks[0]), kind))
     return tuple(found)

@@ -17,7 +17,7 @@ from watchword.handlers.attestor import (
 )
 from watchword.handlers.attestors.tpm.config import Config
 from watchword.handlers.attestors.tpm.credential import SECRET_BYTES, make_credential
-from watchword.handlers.attestors.tpm.endorsement import check_endorsement, ek_sha256
+from watchword.handlers.attestors.tpm.endorsement import check_endorsement, ek_key_sha256, ek_sha256
 from watchword.handlers.attestors.tpm.evidence import TpmAnswer, TpmChallenge, TpmEvidence
 from watchword.handlers.attestors.tpm.keys import UnfitKey, check_ak, check_ek
 from watchword.handlers.attestors.tpm.policy import (
@@ -140,7 +140,13 @@ class TpmAttestor:
         node = None if bound is None else await context.nodes.get(bound)
         room = self._config.waiting_room
         place = enrolled or room
-        names = (Subject("ek", subject.hex()), Subject("ak", sha256(ak.name).hexdigest()))
+        # The core keeps a hardware key to one node: one chip is one node, whatever it tells of its key.
+        chip = ek_key_sha256(ek).hex()
+        names = (
+            Subject("ek", subject.hex()),
+            Subject("ek-key", chip),
+            Subject("ak", sha256(ak.name).hexdigest()),
+        )
         if node is None and place is None:
             raise refuse("not-enrolled")
         if node is None and enrolled is None:
@@ -162,7 +168,7 @@ class TpmAttestor:
             node_id=bound,
             bind=subject,
             allowed_kinds=() if place is None else place.allowed_kinds,
-            hardware_key=f"urn:bc:tpm-ek:{subject.hex()}",
+            hardware_key=f"urn:bc:tpm-ek:{chip}",
             subjects=names,
         )
         return grant, node is None and enrolled is None
