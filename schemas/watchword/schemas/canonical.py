@@ -8,7 +8,7 @@ sorting by code point and by UTF-16 unit agree.
 
 import base64
 import binascii
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -44,7 +44,7 @@ def parse_canonical(data: bytes) -> dict[str, Any]:
         NotCanonical: the bytes are no JSON object, or not the canonical form of one.
     """
     try:
-        value = orjson.loads(data)
+        value: Any = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise NotCanonical(type(error).__name__) from error
     if not isinstance(value, dict):
@@ -53,7 +53,7 @@ def parse_canonical(data: bytes) -> dict[str, Any]:
     if canonical(value) != data:
         message = "not the canonical form"
         raise NotCanonical(message)
-    return value
+    return cast("dict[str, Any]", value)
 
 
 def b64(data: bytes) -> str:

@@ -10,19 +10,17 @@ Records outlive the code that wrote them. Therefore:
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from pydantic.alias_generators import to_camel
 
 from watchword.schemas.ids import Role
 from watchword.schemas.responses import Instant, Sha256Hex
 
 
-class Event(BaseModel):
+class Event(
+    BaseModel, frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True
+):
     """The part that all events share."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True
-    )
 
     schema_version: Literal[1] = 1
     id: str
@@ -31,7 +29,7 @@ class Event(BaseModel):
     tenant: str
 
 
-class NodeJoined(Event):
+class NodeJoined(Event, frozen=True):
     """A machine became a node, or a node was re-keyed (`reclaimed`)."""
 
     type: Literal["node.joined"] = "node.joined"
@@ -52,7 +50,7 @@ class NodeJoined(Event):
     request_id: str
 
 
-class JoinWaiting(Event):
+class JoinWaiting(Event, frozen=True):
     """A join waits for an operator; its evidence has authenticated the tenant."""
 
     type: Literal["join.waiting"] = "join.waiting"
@@ -67,7 +65,7 @@ class JoinWaiting(Event):
     expires_at: Instant
 
 
-class JoinDecided(Event):
+class JoinDecided(Event, frozen=True):
     """What became of a join that waited: an operator agreed or did not, or its time ran out.
 
     A machine that may join now has still to come again: `node.joined` says that it did.
@@ -88,7 +86,7 @@ class JoinDecided(Event):
     comment: str
 
 
-class JoinRefused(Event):
+class JoinRefused(Event, frozen=True):
     """A machine was refused (`security.join.refused`) or not understood (`security.join.invalid`).
 
     No evidence; text from the machine is hashed, or bounded in a field that begins with `claimed`.
@@ -112,7 +110,7 @@ class JoinRefused(Event):
     worker: str
 
 
-class RefusalWindow(Event):
+class RefusalWindow(Event, frozen=True):
     """What one bucket recorded, published and held back in one period; all counts are exact."""
 
     type: Literal["security.join.refused.window"] = "security.join.refused.window"
@@ -135,7 +133,7 @@ class RefusalWindow(Event):
     request_ids: tuple[str, ...]
 
 
-class Recorded(Event):
+class Recorded(Event, frozen=True):
     """A change that an operator made: `token.created`, `token.revoked`, `tenant.created` and the like.
 
     It stands in the journal and is published only where its topic says so; `detail` never holds a secret.

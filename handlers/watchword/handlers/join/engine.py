@@ -8,7 +8,7 @@ then tells whether the commit had happened. Only a statement that PostgreSQL ref
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
 
@@ -36,7 +36,14 @@ from watchword.handlers.join.lane import judge_in_lane, needs_lane
 from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.observer import Observer
 from watchword.handlers.join.outcomes import Outcomes
-from watchword.handlers.join.ports import INVALID, JOINED, JoinStore, Look, Session
+from watchword.handlers.join.ports import (
+    INVALID,
+    JOINED,
+    AdmittedCsr,
+    JoinStore,
+    Look,
+    Session,
+)
 from watchword.handlers.join.records import Answer, Incoming
 from watchword.handlers.join.settlement import settle
 
@@ -277,7 +284,9 @@ async def _recall_replays(session: Session, candidates: Sequence[Candidate]) -> 
         for c in candidates
         if isinstance(c.judgement, Replay) and c.judgement.row.outcome == JOINED
     ]
-    known = await session.admissions([csr for csr in csrs if csr is not None]) if csrs else {}
+    known: Mapping[bytes, AdmittedCsr] = {}
+    if csrs:
+        known = await session.admissions([csr for csr in csrs if csr is not None])
     for candidate in candidates:
         replay = candidate.judgement
         if isinstance(replay, Replay) and replay.row.csr_sha256 is not None:

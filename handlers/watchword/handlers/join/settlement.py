@@ -11,7 +11,7 @@ waiting join, join requests, admission claims, uses, bindings, refusal slots, th
   6. append to the journal, last.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -44,6 +44,7 @@ from watchword.handlers.join.ports import (
     InboxClaim,
     NewRequest,
     Pair,
+    RefusalRow,
     RequestKey,
     Session,
 )
@@ -265,7 +266,9 @@ async def _write(
         for c in effects.admitted
         if isinstance(c.judgement, Admit) and c.judgement.rekeys is not None
     )
-    superseded = await session.supersede(rekeyed, now, "re-keyed") if rekeyed else {}
+    superseded: Mapping[UUID, Sequence[bytes]] = {}
+    if rekeyed:
+        superseded = await session.supersede(rekeyed, now, "re-keyed")
     writes, entries = outcomes.joins(effects, superseded, now)
     if waiting is not None:
         entries += outcomes.waiting(waiting, now)
@@ -277,7 +280,7 @@ async def _write(
         for refusal in refusals:
             need[refusal.bucket] = need.get(refusal.bucket, 0) + 1
         granted = dict(await session.claim_slots(need))
-        rows = []
+        rows: list[RefusalRow] = []
         for refusal in refusals:
             published = granted.get(refusal.bucket, 0) > 0
             if published:

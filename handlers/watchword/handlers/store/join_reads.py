@@ -57,6 +57,11 @@ def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
     return None if values is None else tuple(values)
 
 
+def _fields(row: Any, **changed: object) -> dict[str, Any]:  # noqa: ANN401 - a record
+    """Return a record's columns, some of them as the dataclass wants them."""
+    return {**dict(row), **changed}
+
+
 class ReadingConnection:
     """One connection that does one thing at a time; implements `join.ports.Reads`."""
 
@@ -197,11 +202,11 @@ class ReadingConnection:
         rows = await self._fetch(ANCHORS.images, ids)
         return {
             row["id"]: Image(
-                **{
-                    **dict(row),
-                    "allowed_kinds": _tuple(row["allowed_kinds"]),
-                    "expect": orjson.loads(row["expect"]),
-                }
+                **_fields(
+                    row,
+                    allowed_kinds=_tuple(row["allowed_kinds"]),
+                    expect=orjson.loads(row["expect"]),
+                )
             )
             for row in rows
         }
@@ -210,7 +215,7 @@ class ReadingConnection:
         """See `join.ports.Reads`."""
         rows = await self._fetch(ANCHORS.discovery_sites, kids)
         return {
-            row["kid"]: DiscoverySite(**{**dict(row), "allowed_kinds": tuple(row["allowed_kinds"])})
+            row["kid"]: DiscoverySite(**_fields(row, allowed_kinds=tuple(row["allowed_kinds"])))
             for row in rows
         }
 
@@ -221,11 +226,9 @@ class ReadingConnection:
         rows = await self._fetch(ANCHORS.cloud_accounts, *columns(list(keys), 2))
         return {
             (row["provider"], row["account"]): CloudAccount(
-                **{
-                    **dict(row),
-                    "regions": _tuple(row["regions"]),
-                    "allowed_kinds": _tuple(row["allowed_kinds"]),
-                }
+                **_fields(
+                    row, regions=_tuple(row["regions"]), allowed_kinds=_tuple(row["allowed_kinds"])
+                )
             )
             for row in rows
         }
@@ -235,7 +238,7 @@ class ReadingConnection:
         rows = await self._fetch(ANCHORS.tpm_endorsements, eks)
         return {
             row["ek_sha256"]: TpmEndorsement(
-                **{**dict(row), "allowed_kinds": _tuple(row["allowed_kinds"])}
+                **_fields(row, allowed_kinds=_tuple(row["allowed_kinds"]))
             )
             for row in rows
         }

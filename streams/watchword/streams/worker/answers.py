@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import structlog
 from aiokafka import AIOKafkaProducer
@@ -61,7 +61,7 @@ def producer_factory(options: WorkerOptions) -> ProducerFactory:
             max_batch_size=_BATCH_BYTES,
             max_request_size=_REQUEST_BYTES,
             request_timeout_ms=_REQUEST_TIMEOUT_MS,
-            partitioner=default_partition,
+            partitioner=cast("Any", default_partition),
             metadata_max_age_ms=int(options.limits.metadata_age_s * 1000),
         )
         return cast("Producer", made)
