@@ -5,8 +5,9 @@ certificates say of where their issuers are (authorityInfoAccess). The path is f
 issuer, and then verified as one line by `cryptography`'s path builder.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import islice
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -23,6 +24,9 @@ from cryptography.x509.verification import (
 from watchword.handlers.attestors.cloud_iid.reasons import Unproven
 
 MAX_DEPTH = 6
+MAX_LINES = 4
+"""How many ways of cross-signed issuers are verified."""
+MAX_STEPS = 64
 MIN_RSA_BITS = 2048
 MAX_RSA_BITS = 4096
 RSA_EXPONENT = 65537
@@ -71,48 +75,48 @@ def verify_chain(
     Raises:
         Unproven: `chain`.
     """
-    try:
-        path = _line(leaf, issuers, roots)
-        verifier = (
-            PolicyBuilder()
-            .store(Store(list(roots)))
-            .time(at)
-            .max_chain_depth(len(path))
-            .extension_policies(ca_policy=_CA, ee_policy=_LEAF)
-            .build_client_verifier()
-        )
-        return verifier.verify(leaf, path).chain[-1]
-    except (VerificationError, *_UNREADABLE):
-        raise Unproven("chain") from None
+    for path in islice(_lines(leaf, issuers, roots), MAX_LINES):
+        try:
+            verifier = (
+                PolicyBuilder()
+                .store(Store(list(roots)))
+                .time(at)
+                .max_chain_depth(len(path))
+                .extension_policies(ca_policy=_CA, ee_policy=_LEAF)
+                .build_client_verifier()
+            )
+            return verifier.verify(leaf, path).chain[-1]
+        except (VerificationError, *_UNREADABLE):
+            continue
+    raise Unproven("chain")
 
 
-def _line(
+def _lines(
     leaf: x509.Certificate,
     issuers: Sequence[x509.Certificate],
     roots: Sequence[x509.Certificate],
-) -> list[x509.Certificate]:
-    """Return the issuers that lead by name and signature from the leaf to a root, the leaf's issuer first.
+) -> Iterator[list[x509.Certificate]]:
+    """Give the issuers that lead by their names from the leaf to a root, the leaf's issuer first.
 
-    Cross-signed issuers share a name and key, so that the first that fits is as good as another.
+    There is more than one such line where issuers are cross-signed. Names can lead round in circles:
+    a certificate is in a line once, and all the looking together ends after `MAX_STEPS`.
     """
     trusted = {root.subject for root in roots}
-    path: list[x509.Certificate] = []
-    at = leaf
-    while at.issuer not in trusted:
-        if len(path) == MAX_DEPTH:
-            raise Unproven("chain")
-        at = _issuer_of(at, issuers, path)
-        path.append(at)
-    return path
-
-
-def _issuer_of(
-    at: x509.Certificate, issuers: Sequence[x509.Certificate], path: Sequence[x509.Certificate]
-) -> x509.Certificate:
-    for issuer in issuers:
-        if issuer.subject == at.issuer and issuer not in path:
-            return issuer
-    raise Unproven("chain")
+    waiting: list[list[x509.Certificate]] = [[]]
+    for _ in range(MAX_STEPS):
+        if not waiting:
+            return
+        path = waiting.pop()
+        at = path[-1] if path else leaf
+        if at.issuer in trusted:
+            yield path
+        if len(path) < MAX_DEPTH:
+            # The last comes first from the stack: the folder's issuers before a stranger's.
+            waiting += [
+                [*path, issuer]
+                for issuer in reversed(issuers)
+                if issuer.subject == at.issuer and issuer not in path
+            ]
 
 
 def _may_sign(policy: Policy, certificate: x509.Certificate, usage: x509.KeyUsage | None) -> None:
