@@ -194,23 +194,24 @@ async def test_backends_ended_at_any_moment_have_one_effect(database: str) -> No
         token = await bench.token(uses=1000)
 
         async def kill() -> None:
-            while True:
-                await asyncio.sleep(rnd.uniform(0.02, 0.3))
+            for _ in range(20):
+                await asyncio.sleep(rnd.uniform(0.01, 0.3))
                 await end_backends(bench)
 
         killer = asyncio.create_task(kill())
         try:
-            batches = [
-                [bench.machine().request(token.payload) for _ in range(6)] for _ in range(20)
-            ]
-            told = [await bench.ask(*batch) for batch in batches]
+            batches: list[list[bytes]] = []
+            told: list[list[dict[str, Any]]] = []
+            while not killer.done():
+                batches.append([bench.machine().request(token.payload) for _ in range(6)])
+                told.append(await bench.ask(*batches[-1]))
         finally:
             killer.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await killer
         assert {code(answer) for answers in told for answer in answers} == {"joined"}
         assert order.retries > 0
-        await one_effect(bench, 120)
+        await one_effect(bench, 6 * len(batches))
         again = [await bench.ask(*batch) for batch in batches]
         assert [[a["joined"] for a in answers] for answers in again] == [
             [a["joined"] for a in answers] for answers in told
