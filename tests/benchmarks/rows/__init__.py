@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from tests.benchmarks.bench import Bench
 from tests.benchmarks.results import Measure
+from tests.benchmarks.rows.attestors import discovery, image, x509pop
 from tests.benchmarks.rows.join_token import join_token, join_token_hot
 from tests.benchmarks.rows.refusal_storm import refusal_storm
 from tests.benchmarks.rows.relay import relay
@@ -15,5 +16,8 @@ ROWS: dict[str, Row] = {
     "join-token-hot": join_token_hot,
     "relay": relay,
     "refusal-storm": refusal_storm,
+    "image": image,
+    "discovery": discovery,
+    "x509pop": x509pop,
 }
 """In the order of the run: later rows are compared with the rate of joins."""

@@ -13,14 +13,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from watchword.handlers.crypto.documents import read_document
+from watchword.handlers.crypto.documents import as_document
 from watchword.handlers.crypto.jws import JwsSigner
 from watchword.handlers.errors import BadArgument
 from watchword.handlers.hardware_ids import canonical_mac, canonical_uuid
-from watchword.schemas.canonical import canonical
+from watchword.schemas.canonical import canonical, parse_canonical
 from watchword.schemas.errors import SchemaError, WrongShape
 from watchword.schemas.requests import Wire
-from watchword.schemas.times import parse_rfc3339, rfc3339
+from watchword.schemas.times import rfc3339
 
 TYP = "watchword-discovery"
 MAX_ASSERTION_BYTES = 4096
@@ -49,13 +49,18 @@ class Assertion(Wire):
     bmc: Annotated[str, Field(pattern=r"^[A-Za-z0-9.:_-]{1,64}$")] | None
     nonce: Annotated[str, Field(pattern=_HEX_32)]
     expires_at: Annotated[
-        str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$", max_length=24)
+        str,
+        Field(
+            pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$",
+            max_length=24,
+        ),
     ]
 
     @property
     def expiry(self) -> datetime:
-        """When it stops being good."""
-        return parse_rfc3339(self.expires_at)
+        """When it stops being good; raises `ValueError` for a day that there is not."""
+        # The pattern has left one form, which this reads thirty times faster than `strptime`.
+        return datetime.fromisoformat(self.expires_at)
 
 
 def read_assertion(payload: bytes) -> Assertion:
@@ -64,12 +69,13 @@ def read_assertion(payload: bytes) -> Assertion:
     Raises:
         SchemaError: anything else, names in another spelling or order included: one content has one form.
     """
-    found = read_document(Assertion, payload)
-    if canonical(found.model_dump(by_alias=True)) != payload:
+    said = parse_canonical(payload)
+    if type(said.get("version")) is not int:
         message = "version"  # `true` and `1.0` equal 1
         raise WrongShape(message)
+    found = as_document(Assertion, said)
     try:
-        parse_rfc3339(found.expires_at)
+        _ = found.expiry
     except ValueError:
         message = "expiresAt"
         raise WrongShape(message) from None

@@ -86,9 +86,10 @@ class DiscoveryAttestor:
             raise refuse("other-site", tenant_id=site.tenant)
         if assertion.csr_sha256 != context.csr_sha256.hex():
             raise refuse("other-csr", tenant_id=site.tenant)
-        if assertion.expiry <= context.now - LEEWAY:
+        expires_at = assertion.expiry
+        if expires_at <= context.now - LEEWAY:
             raise refuse("stale", tenant_id=site.tenant)
-        if assertion.expiry > context.now + MAX_LIFE + LEEWAY:
+        if expires_at > context.now + MAX_LIFE + LEEWAY:
             raise refuse("too-long", tenant_id=site.tenant)
 
         # Step 5
@@ -117,7 +118,7 @@ class DiscoveryAttestor:
 
         # Step 8
         nonce = length_prefixed(site.kid.encode(), bytes.fromhex(assertion.nonce))
-        context.use_once(sha256(nonce).digest(), expires_at=assertion.expiry + _KEPT)
+        context.use_once(sha256(nonce).digest(), expires_at=expires_at + _KEPT)
         return grant
 
 
