@@ -45,7 +45,7 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "producer replacement": Scenario(
         "a_wedged_producer_is_kept",
-        ("record rejected, then parked",),
+        ("record rejected and parked",),
         frozenset(("row without its event",)),
     ),
     "epoch fence": Scenario(

@@ -184,5 +184,5 @@ FAULTS = (
     Fault("relay killed after send", kill_at("relay-after-send"), _RELAYS, "6.1 s"),
     Fault("relay paused", pause, _RELAYS, "7.2 s"),
     Fault("relay paused after send", zombie, _RELAYS, "7.2 s"),
-    Fault("record rejected, then parked", rejected_record, _RELAYS | {"kafka", "postgres"}),
+    Fault("record rejected and parked", rejected_record, _RELAYS | {"kafka", "postgres"}),
 )

@@ -181,7 +181,9 @@ class Judge:
             work = self._verify(candidate, registered, evidence, context, loader)
             asking.append(candidate)
             works.append((attestor, work))
-        found = await self._patience.run(works, now, in_transaction=tx is not None)
+        found = await self._patience.run(
+            works, now, in_transaction=tx is not None, waits_for=loader.waits_for
+        )
         if loader.failure is not None:
             # Also if a verifier has caught it: what it made of a read that failed is no verdict.
             raise loader.failure

@@ -1,6 +1,7 @@
 """Reads of one attempt: what is pending when the connection is free goes out together, each key once."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Generic, TypeVar
@@ -73,6 +74,7 @@ class Loader:
         self._source = reads
         self._pump: asyncio.Task[None] | None = None
         self._closed = False
+        self._asked_at: float | None = None
         self.failure: Exception | None = None
         """The first read that failed. Whatever a verifier made of it, its verdict counts for nothing."""
 
@@ -92,6 +94,10 @@ class Loader:
         else:
             waiting.append(future)
         return await future
+
+    def waits_for(self) -> float:
+        """Return for how many seconds the query that runs has been running; 0 if none runs."""
+        return 0.0 if self._asked_at is None else time.monotonic() - self._asked_at
 
     async def bound_to(self, node: UUID) -> set[Pair]:
         """Return everything that is bound to a node."""
@@ -116,6 +122,7 @@ class Loader:
         if not kind.pending:
             return
         pending, kind.pending = kind.pending, {}
+        self._asked_at = time.monotonic()
         try:
             rows = await kind.query(list(pending))
         except BaseException as error:
@@ -128,6 +135,8 @@ class Loader:
             if not isinstance(error, Exception):
                 raise
             return
+        finally:
+            self._asked_at = None
         for key, waiting in pending.items():
             row = kind.known[key] = rows.get(key)
             for future in waiting:

@@ -2,12 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
 
+from watchword.handlers.errors import StoreUnavailable
 from watchword.handlers.join.candidate import Broken, Judgement
 
 _log = structlog.get_logger(__name__)
@@ -25,6 +26,9 @@ _END_SECONDS = 1.0
 
 _BLOCKED_SECONDS = 0.25
 """When the time limit is noticed so late, a verifier has computed without letting the loop turn."""
+
+_STALL_SHARE = 0.5
+"""A query that has taken this part of the time limit is what everybody waits for."""
 
 Work = Coroutine[Any, Any, Judgement]
 
@@ -44,12 +48,21 @@ class Patience:
         return until is not None and now < until
 
     async def run(
-        self, works: Sequence[tuple[str, Work]], now: datetime, *, in_transaction: bool
+        self,
+        works: Sequence[tuple[str, Work]],
+        now: datetime,
+        *,
+        in_transaction: bool,
+        waits_for: Callable[[], float],
     ) -> list[Judgement]:
         """Run all together and return their judgements in order; all have ended on return.
 
         A work is an attestor's id and a coroutine; what the coroutine raises is raised here. One that
         was late is `Broken`, whatever it came to while it was cancelled: it may have skipped a check.
+        `waits_for` says for how many seconds the query that runs for them has been running.
+
+        Raises:
+            StoreUnavailable: some are late because PostgreSQL is: it stalls, and nobody else is to blame.
         """
         if not works:
             return []
@@ -65,6 +78,9 @@ class Patience:
             if late and time.monotonic() - started > seconds + _BLOCKED_SECONDS:
                 # Somebody held the loop: the others have had no turn, and are not to blame.
                 _, late = await asyncio.wait(late, timeout=seconds)
+            if late and waits_for() > seconds * _STALL_SHARE:
+                message = "a read takes too long"
+                raise StoreUnavailable(message)
         finally:
             await _end({task for task in tasks if not task.done()})
         found: list[Judgement] = []
