@@ -130,15 +130,45 @@ class X509PopSettings(AttestorLimits):
     """The tables `[[attestors.x509pop.rules]]`, in the order in which they are tried."""
 
 
+class TpmWaitingRoom(Section):
+    """Where a genuine TPM that nobody has enrolled waits for an operator."""
+
+    tenant: Label
+    """The tenant of its machines."""
+
+    pool: Label
+    """Their pool; its policy says what they have to show."""
+
+    site: Label | None = None
+    """Their site."""
+
+    kinds: Names = ()
+    """Kinds of commands that they may be sent. None are, if this is empty."""
+
+
+class TpmSettings(AttestorLimits):
+    """`[attestors.tpm]`: the limits of any attestor, and whose chips are genuine."""
+
+    anchors_folder: Path | None = None
+    """A folder of PEM or DER files: the vendors' CAs for endorsement keys. One that cannot be used is logged
+    and passed over. Enrolled TPMs need none."""
+
+    waiting_room: TpmWaitingRoom | None = None
+    """The table `[attestors.tpm.waiting_room]`. Without it only enrolled TPMs get in."""
+
+
 class AttestorsSettings(Section):
     """Which attestors a worker has, and `[attestors.<id>]`: what each may answer."""
 
     enabled: Names = ()
-    """What a worker has besides `join-token`, which is always there: `x509pop`, `image`, `discovery`, or names
+    """What a worker has besides `join-token`, which is always there: `x509pop`, `image`, `discovery`, `tpm`, or names
     of entry points in the group `watchword.attestors`."""
 
     x509pop: X509PopSettings | None = None
     """The table `[attestors.x509pop]`: limits, and rules on certificates."""
+
+    tpm: TpmSettings | None = None
+    """The table `[attestors.tpm]`: limits, the vendors' CAs, and the waiting room."""
 
     limits: dict[Label, AttestorLimits] = Field(default_factory=dict[str, AttestorLimits])
     """The tables `[attestors.<id>]`. An attestor without one may admit nobody; only `join-token` then

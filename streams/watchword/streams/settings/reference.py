@@ -9,7 +9,13 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from watchword.streams.settings.model import Settings
-from watchword.streams.settings.policies import AttestorLimits, X509PopRule, X509PopSettings
+from watchword.streams.settings.policies import (
+    AttestorLimits,
+    TpmSettings,
+    TpmWaitingRoom,
+    X509PopRule,
+    X509PopSettings,
+)
 from watchword.streams.settings.sources import PREFIX, SECRETS, SHORT_FORMS
 
 _HEAD = """\
@@ -35,6 +41,8 @@ _TABLES: dict[str, type[BaseModel]] = {
     "[attestors.<id>]": AttestorLimits,
     "[attestors.x509pop]": X509PopSettings,
     "[[attestors.x509pop.rules]]": X509PopRule,
+    "[attestors.tpm]": TpmSettings,
+    "[attestors.tpm.waiting_room]": TpmWaitingRoom,
 }
 """Tables below sections. Of those that inherit, only what is their own is written."""
 

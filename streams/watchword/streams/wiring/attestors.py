@@ -5,19 +5,21 @@ from importlib.metadata import EntryPoint, entry_points
 
 from watchword.handlers.attestors.discovery.verifier import DiscoveryAttestor
 from watchword.handlers.attestors.image.verifier import ImageAttestor
+from watchword.handlers.attestors.tpm.verifier import TpmAttestor
 from watchword.handlers.attestors.x509pop.verifier import X509PopAttestor
 from watchword.handlers.errors import ConfigRefused
 from watchword.handlers.join.policy import JoinPolicy, Limits, known_kind
 from watchword.schemas.ids import ROLES, AttestorId
 from watchword.streams.settings import Settings
-from watchword.streams.settings.policies import AttestorLimits, X509PopSettings
+from watchword.streams.settings.policies import AttestorLimits, TpmSettings, X509PopSettings
+from watchword.streams.wiring.tpm import tpm_config
 from watchword.streams.wiring.x509pop import x509pop_config
 
 GROUP = "watchword.attestors"
 """The group of entry points that packages register attestors in."""
 
 
-BUILT_IN = frozenset(("x509pop", "image", "discovery"))
+BUILT_IN = frozenset(("x509pop", "image", "discovery", "tpm"))
 """Ids of ours that `attestors.enabled` may name; a package that registers one of them is not asked."""
 
 
@@ -59,6 +61,8 @@ def _built_in(name: str, settings: Settings, trust_domain: str, problems: list[s
         case "x509pop":
             section = settings.attestors.x509pop or X509PopSettings()
             return X509PopAttestor(x509pop_config(section, trust_domain, problems))
+        case "tpm":
+            return TpmAttestor(tpm_config(settings.attestors.tpm or TpmSettings(), problems))
         case "image":
             return ImageAttestor()
         case _:
@@ -76,6 +80,8 @@ def join_policy(settings: Settings) -> JoinPolicy:
     sections: dict[str, AttestorLimits] = dict(settings.attestors.limits)
     if settings.attestors.x509pop is not None:
         sections["x509pop"] = settings.attestors.x509pop
+    if settings.attestors.tpm is not None:
+        sections["tpm"] = settings.attestors.tpm
     for name, section in sections.items():
         problems += [
             f"attestors.{name}.kinds: no such kind: {kind}"
