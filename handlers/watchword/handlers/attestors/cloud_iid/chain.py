@@ -46,8 +46,11 @@ def load(data: bytes) -> x509.Certificate:
     """Return a certificate (DER) whose key is neither weak nor costly; raises `Unproven` with `chain`."""
     try:
         certificate = x509.load_der_x509_certificate(data)
-        if not _acceptable(certificate):
+        # RFC 5280, 4.1.2.2; `cryptography` warns of others and will not load them one day.
+        if certificate.serial_number <= 0 or not _acceptable(certificate):
             raise Unproven("chain")
+        # Parsed when first asked for: what cannot be parsed is found here and not on the way.
+        _ = certificate.subject, certificate.issuer, certificate.extensions
     except _UNREADABLE:
         raise Unproven("chain") from None
     return certificate

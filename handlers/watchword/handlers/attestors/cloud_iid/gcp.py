@@ -109,7 +109,7 @@ def _check_times(claims: dict[str, Any], config: GcpConfig, now: datetime) -> No
     begins = _time(claims, "nbf") if "nbf" in claims else issued
     if max(issued, begins) > now + config.leeway:
         raise Unproven("not-yet")
-    if now >= expires + config.leeway:
+    if now - config.leeway >= expires:  # in this order: the token's times may be at the end of time
         raise Unproven("stale")
     if not timedelta(0) < expires - issued <= config.max_life:
         raise Unproven("lifetime")

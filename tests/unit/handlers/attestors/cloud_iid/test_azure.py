@@ -214,3 +214,29 @@ def test_an_attackers_certificate_in_front_changes_nothing(folder: Folder, root:
     assert proved(folder, genuine, extra=(attacker.der,)).provider == "azure"
     with pytest.raises(Unproven, match="chain"):
         proved(folder, attacker, extra=(genuine.der,))
+
+
+@pytest.mark.filterwarnings("ignore:Parsed a serial number")
+def test_a_changed_byte_gets_no_other_identity_in_and_no_error_out(
+    folder: Folder, root: Certified
+) -> None:
+    """Certificates are parsed when they are asked for, so that a hostile one can raise anywhere."""
+    between = certify("CA", issuer=root, ca=True)
+    by = signer(between)
+    data = bytearray(Cms(CONTENT, by, attributes=False, certificates=(between.der, by.der)).make())
+    anchors = AnchorFolder(folder.write())
+
+    def outcome() -> Identity | str:
+        evidence = CloudEvidence("azure", "attested", b"", bytes(data))
+        try:
+            return prove(evidence, anchors, AzureConfig(), CSR, NOW)
+        except Unproven as error:
+            return error.reason
+
+    genuine = outcome()
+    assert isinstance(genuine, Identity)
+    for at in range(0, len(data), 3):
+        was = data[at]
+        for data[at] in (was ^ 0x80, was ^ 0x01):
+            assert isinstance(found := outcome(), str) or found == genuine
+        data[at] = was

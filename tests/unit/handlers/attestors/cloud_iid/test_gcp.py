@@ -80,6 +80,7 @@ def test_a_token_for_this_csr_proves_its_instance(key: rsa.RSAPrivateKey) -> Non
         ({"iat": True}, "token"),
         ({"exp": 1e12}, "token"),
         ({"exp": 2**70}, "token"),
+        ({"exp": 253402300799}, "lifetime"),
         ({"google": None}, "no-instance-claims"),
         ({"google": {}}, "no-instance-claims"),
         ({"google": {"compute_engine": []}}, "no-instance-claims"),
