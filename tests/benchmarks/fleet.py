@@ -72,7 +72,7 @@ class SealTo:
 def machines(count: int, folder: Path) -> list[Machine]:
     """Return this many machines, those of earlier runs first."""
     file = folder / "machines-p256.bin"
-    parts = _read(file)
+    parts = read_parts(file)
     missing = count - len(parts) // 2
     if missing > 0:
         folder.mkdir(parents=True, exist_ok=True)
@@ -141,7 +141,7 @@ def _in_parallel(work: Callable[[A], B], items: Iterable[A]) -> list[B]:
         return pool.map(work, items, chunksize=_CHUNK)
 
 
-def _read(file: Path) -> list[bytes]:
+def read_parts(file: Path) -> list[bytes]:
     """Return the length-prefixed parts of a file; what a killed run left half written is cut off."""
     try:
         data = file.read_bytes()

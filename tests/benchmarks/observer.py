@@ -107,7 +107,7 @@ class Observer:
 
 def _main(watch: Watch, count: c_int64, pipe: Connection) -> None:
     arrivals = asyncio.run(_read(watch, count, pipe))
-    pipe.send(_verified(arrivals, pipe.recv()))
+    pipe.send(verified(arrivals, pipe.recv()))
 
 
 async def _read(watch: Watch, count: c_int64, pipe: Connection) -> list[tuple[float, bytes]]:
@@ -141,14 +141,15 @@ async def _read(watch: Watch, count: c_int64, pipe: Connection) -> list[tuple[fl
 # Verification: by `cryptography` and the standard library alone.
 
 
-def _verified(arrivals: Sequence[tuple[float, bytes]], expected: Expected) -> Findings:
+def verified(arrivals: Sequence[tuple[float, bytes]], expected: Expected) -> Findings:
+    """Return what the answers are worth; each arrived at a monotonic time."""
     found = Findings()
     asked = {sha256(request).digest(): request for request in expected.requests}
     signing = Ed25519PublicKey.from_public_bytes(expected.signing_public)
     authority = x509.load_der_x509_certificate(expected.ca).public_key()
     if not isinstance(authority, ec.EllipticCurvePublicKey):
         raise TypeError(authority)
-    nodes: set[str] = set()
+    nodes: dict[str, bytes] = {}
     for at, token in arrivals:
         try:
             digest, outcome = _checked(token, signing, authority, asked, nodes)
@@ -174,7 +175,7 @@ def _checked(
     signing: Ed25519PublicKey,
     authority: ec.EllipticCurvePublicKey,
     asked: dict[bytes, bytes],
-    nodes: set[str],
+    nodes: dict[str, bytes],
 ) -> tuple[bytes, str]:
     """Return the digest of the request that an answer is for, and its outcome; raise if it is wrong."""
     signed, _, signature = token.rpartition(b".")
@@ -197,8 +198,7 @@ def _checked(
         node = joined["nodeId"]
         _must(uri.endswith(f"/tenant/{joined['tenant']}/node/{node}"), "another name")
         _must(leaf.not_valid_before_utc < datetime.now(UTC) < leaf.not_valid_after_utc, "not valid")
-        _must(node not in nodes, "a node twice")
-        nodes.add(node)
+        _must(nodes.setdefault(node, digest) == digest, "a node twice")
     elif outcome == "refused":
         said = {"code": "ACCESS_DENIED", "message": "Join refused"}
         _must(answer["refused"] == said, "another refusal")

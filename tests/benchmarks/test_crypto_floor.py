@@ -1,18 +1,14 @@
 """What the crypto of one join costs, against the bare operations of `cryptography`."""
 
-import os
 import time
 from collections.abc import Callable
 
 import pytest
-from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
-from cryptography.hazmat.primitives.serialization import Encoding
 
+from tests.benchmarks.floor import bare_join
 from tests.support.crypto import DAY, NODE_ID, NOW, csr_of
 from watchword.handlers.crypto import hpke
 from watchword.handlers.crypto.authority import Authority
@@ -39,38 +35,6 @@ def cpu_us(work: Callable[[], object], *, each: int = 1) -> float:
             work()
         best = min(best, (time.process_time() - before) / (_REPEATS * _BATCH))
     return best * 1e6
-
-
-def bare(sealed: bytes, private: X25519PrivateKey) -> Callable[[], object]:
-    """Return what nobody can do without: open, load and verify, certify, sign."""
-    suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
-    ca, signing = ec.generate_private_key(ec.SECP256R1()), Ed25519PrivateKey.generate()
-    issuer = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "CA")])
-    names = x509.SubjectAlternativeName(
-        [x509.UniformResourceIdentifier(f"spiffe://fleet.example/tenant/acme/node/{NODE_ID}")]
-    )
-    constraints = x509.BasicConstraints(ca=False, path_length=None)
-    answer = os.urandom(1500)
-
-    def once() -> None:
-        suite.decrypt(sealed, private, info=INFO)
-        csr = x509.load_der_x509_csr(CSR)
-        assert csr.is_signature_valid
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([]))
-            .issuer_name(issuer)
-            .public_key(csr.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(NOW)
-            .not_valid_after(NOW + DAY)
-            .add_extension(names, critical=True)
-            .add_extension(constraints, critical=True)
-        )
-        builder.sign(ca, SHA256()).public_bytes(Encoding.DER)
-        signing.sign(answer)
-
-    return once
 
 
 def ours(sealed: bytes, key: hpke.DecryptionKey) -> Callable[[], object]:
@@ -111,7 +75,7 @@ def test_a_joins_crypto_costs_little_more_than_its_bare_operations(
     key = hpke.DecryptionKey(private.private_bytes_raw())
     sealed = hpke.seal(key.public, bytes(200), INFO)
 
-    floor = cpu_us(bare(sealed, private))
+    floor = cpu_us(bare_join())
     join = cpu_us(ours(sealed, key), each=_BATCH)
 
     with capsys.disabled():
