@@ -122,7 +122,8 @@ def _read(data: bytes) -> Signed:
         raise Unproven("cms-algorithm")
 
     attributes = signer["signed_attrs"]
-    present = attributes.native is not None and isinstance(attributes, CMS.CMSAttributes)
+    # `native` would say it as well, and turn everything below into Python's own types for it.
+    present = isinstance(attributes, CMS.CMSAttributes)
     if present:
         _check_attributes(attributes, content, digest, signer)
     return Signed(
@@ -162,7 +163,7 @@ def _check_attributes(attributes: Any, content: bytes, digest: str, signer: Any)
 
 
 def _certificates(choices: Any) -> tuple[bytes, ...]:  # noqa: ANN401 - see `CMS`
-    if choices.native is None:
+    if not isinstance(choices, CMS.CertificateSet):
         return ()
     if len(choices) > MAX_CERTIFICATES:
         raise Unproven("cms-certificate")
