@@ -41,6 +41,7 @@ GROUP = "watchword-verifier"
 BOUND = Bound(limit=20, window_s=10.0, attestor_limit=80, exempt=5)
 RELAY_LEASE_S = 3.0
 KEEPER_LEASE_S = 3.0
+KEEPER_PERIOD_S = 5.0
 
 _ROUND_PARTITIONS = {
     REQUESTS: 6,
@@ -168,6 +169,7 @@ socket = "{scratch / "signer.sock"}"
 lease_s = {RELAY_LEASE_S}
 [keeper]
 interval_s = 1.0
+period_s = {KEEPER_PERIOD_S}
 lease_s = {KEEPER_LEASE_S}
 [refusals]
 limit = {BOUND.limit}
