@@ -47,14 +47,18 @@ def test_a_sites_key_is_made_added_and_signs(watchword: Command, tmp_path: Path)
     csr = "ab" * 32
     token = watchword(
         "site", "assert", "--key-file", str(key_file), "--site", "berlin", "--csr-sha256", csr,
-        "--mac", "52-54-00-12-34-56",
+        "--mac", "3C-FD-FE-12-34-56",
     ).stdout.strip().encode()  # fmt: skip
 
     assert made["kid"] == added["kid"] == unverified_kid(token)
     said = read_assertion(
         verify(token, bytes.fromhex(added["publicKey"]), typ=TYP, kid=added["kid"])
     )
-    assert (said.csr_sha256, said.macs) == (csr, ("525400123456",))
+    assert (said.csr_sha256, said.macs) == (csr, ("3cfdfe123456",))
+    watchword(
+        "site", "assert", "--key-file", str(key_file), "--site", "berlin", "--csr-sha256", csr,
+        "--mac", "52:54:00:12:34:56", "--product-uuid", "00000000-0000-0000-0000-000000000000", code=2,
+    )  # fmt: skip
     assert key_file.stat().st_mode & 0o777 == 0o600
     watchword("site", "make-key", "--key-file", str(key_file), code=4)
     watchword("site", "keys", "add", "acme", "berlin", "gpu", "--public-key-file", str(key_file), code=2)  # fmt: skip

@@ -23,6 +23,7 @@ from watchword.handlers.attestors.discovery.evidence import MAX_LIFE, kid_of, si
 from watchword.handlers.crypto.jws import JwsSigner
 from watchword.handlers.crypto.private_files import read_private, write_new
 from watchword.handlers.errors import BadArgument, Conflict
+from watchword.handlers.hardware_ids import canonical_mac, identifies, identifying_uuid
 from watchword.streams.cli.durations import duration
 from watchword.streams.cli.options import SHOWN, Shown
 from watchword.streams.cli.output import show_one
@@ -88,6 +89,13 @@ def assert_(
     life = duration(expires_in)
     if life > MAX_LIFE:
         message = f"--expires-in: at most {MAX_LIFE.total_seconds() // 60:.0f}m"
+        raise BadArgument(message)
+    canonical = [canonical_mac(one) for one in mac]
+    if not any(one and identifies(one) for one in canonical) and not identifying_uuid(product_uuid):
+        message = (
+            "nothing here tells this machine from others: give a universally administered MAC address,"
+            " or a product UUID that its maker did set"
+        )
         raise BadArgument(message)
     key = _private(key_file)
     signer = JwsSigner(kid or kid_of(key.public_key().public_bytes_raw()), key)

@@ -1,0 +1,289 @@
+"""Each way to join beyond a token, with every process a real one and everybody at a command line."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import AsyncGenerator, Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from tests.support.certificates import OperatorCa
+from tests.support.folders import server_folder
+from tests.support.postgres import Databases
+from watchword.handlers.attestors.image.evidence import parse_image
+from watchword.streams.dev.free_ports import free_ports
+from watchword.streams.dev.kafka import EmbeddedKafka
+
+pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.timeout(300)]
+
+_CONFIG = """\
+[deployment]
+trust_domain = "accept.example"
+approval_retry_after_s = 1
+[database]
+url_file = "{folder}/url"
+[kafka]
+bootstrap_servers = "{kafka}"
+[keys]
+directory = "{folder}/keys"
+[signer]
+socket = "{folder}/s.sock"
+health_port = {signer}
+[worker]
+name = "accept"
+health_port = {worker}
+[gateway]
+port = {gateway}
+health_port = {gateway_health}
+[topics]
+replication_factor = 1
+min_insync_replicas = 1
+[attestors]
+enabled = ["image", "discovery", "x509pop"]
+[attestors.image]
+kinds = ["logs.*"]
+[attestors.discovery]
+kinds = ["disk.wipe"]
+[[attestors.x509pop.rules]]
+authorities_file = "{folder}/operators-ca.pem"
+match = {{ commonName = "*.web.fleet.example" }}
+tenant = "acme"
+pool = "gpu"
+"""
+
+_READY_S = 90.0
+
+
+@dataclass(frozen=True)
+class Site:
+    """A deployment without relay and keeper: nobody here waits for what they do."""
+
+    folder: Path
+    gateway: str
+    environment: dict[str, str]
+
+    def started(self, *arguments: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-m", "watchword.streams.cli", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.environment,
+        )
+
+    def run(self, *arguments: str) -> str:
+        with self.started(*arguments) as process:
+            stdout, stderr = process.communicate(timeout=100)
+        assert process.returncode == 0, stderr
+        return stdout
+
+    def asked(self, *arguments: str) -> Any:  # noqa: ANN401 - JSON
+        return json.loads(self.run(*arguments, "--json"))
+
+
+@pytest.fixture(scope="module")
+def operators_ca() -> OperatorCa:
+    """Give the CA of certificates that machines have from elsewhere."""
+    return OperatorCa()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def dsn(databases: Databases) -> AsyncGenerator[str]:
+    """Give one database to all tests here, as there is one deployment."""
+    async with databases.migrated() as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="module")
+def site(dsn: str, kafka_broker: EmbeddedKafka, operators_ca: OperatorCa) -> Generator[Site]:
+    """Give a deployment that is ready, with a tenant in it."""
+    with server_folder("accept") as folder, ExitStack() as stack:
+        folder.chmod(0o700)
+        names = ("signer", "worker", "gateway", "gateway_health")
+        numbers = dict(zip(names, free_ports(4), strict=True))
+        (folder / "url").touch(mode=0o600)
+        (folder / "url").write_text(dsn)
+        (folder / "operators-ca.pem").write_bytes(
+            operators_ca.certificate.public_bytes(Encoding.PEM)
+        )
+        (folder / "config.toml").write_text(
+            _CONFIG.format(folder=folder, kafka=kafka_broker.bootstrap_servers, **numbers)
+        )
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "WATCHWORD_CONFIG": str(folder / "config.toml"),
+        }
+        made = Site(folder, f"http://127.0.0.1:{numbers['gateway']}", environment)
+        made.run("keys", "init")
+        made.run("topics", "apply")
+        made.run("trust", "publish")
+        for command in ("signer", "worker", "gateway"):
+            stack.enter_context(_process(made, command))
+        for port in (numbers["signer"], numbers["worker"], numbers["gateway_health"]):
+            _until_ready(port)
+        made.run("tenants", "create", "acme")
+        made.run("pools", "create", "acme", "gpu")
+        made.run("sites", "create", "acme", "berlin")
+        yield made
+
+
+@contextmanager
+def _process(site: Site, command: str) -> Generator[None]:
+    log = site.folder / f"{command}.log"
+    with (
+        log.open("wb") as file,
+        subprocess.Popen(
+            [sys.executable, "-m", "watchword.streams.cli", command],
+            stdout=file,
+            stderr=file,
+            env=site.environment,
+        ) as process,
+    ):
+        try:
+            yield
+            process.terminate()
+            assert process.wait(30) == 0, log.read_text()
+        finally:
+            process.kill()
+
+
+def _until_ready(port: int) -> None:
+    deadline = time.monotonic() + _READY_S
+    while not _is_ready(port):
+        assert time.monotonic() < deadline, f"whoever should listen at {port} is not ready"
+        time.sleep(0.1)
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
+            return True
+    except OSError:  # URLError is one, and HTTP's 503 is a URLError
+        return False
+
+
+def _until_said(process: "subprocess.Popen[str]", words: str) -> str:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if words in line:
+            return line.strip()
+    pytest.fail(f"it ended ({process.wait()}) without saying {words!r}")
+
+
+def _joining(site: Site, name: str, *arguments: str) -> "subprocess.Popen[str]":
+    """Start the agent of a new machine."""
+    state = str(site.folder / name)
+    pin = site.run("keys", "pin").strip()
+    site.run("agent", "bootstrap", "--state", state, "--gateway", site.gateway, "--pin", pin)
+    return site.started(
+        "agent", "join", "--state", state, "--gateway", site.gateway, "--json",
+        "--give-up-after", "2m", *arguments,
+    )  # fmt: skip
+
+
+def _joined(machine: "subprocess.Popen[str]") -> dict[str, Any]:
+    """Return what the agent of a machine shows once it is a node."""
+    stdout, stderr = machine.communicate(timeout=150)
+    assert machine.returncode == 0, stderr
+    shown: dict[str, Any] = json.loads(stdout)
+    return shown
+
+
+def _node(site: Site, shown: dict[str, Any]) -> dict[str, Any]:
+    """Return a node as the operator sees it, by what its agent shows."""
+    (node,) = (n for n in site.asked("nodes", "list")["items"] if n["id"] in json.dumps(shown))
+    found: dict[str, Any] = node
+    return found
+
+
+def test_a_machine_waits_until_one_of_two_operators_has_approved_it(site: Site) -> None:
+    """An image's secret is on every copy of the image: a person looks at each machine, and only one decides."""
+    secret = site.asked("images", "create", "acme", "gpu", "--kind", "logs.*")["secret"]
+    file = site.folder / "image"
+    file.touch(mode=0o600)
+    file.write_text(secret)
+
+    with _joining(site, "by-image", "--attestor", "image", "--image-file", str(file)) as machine:
+        said = _until_said(machine, "waiting for an operator to approve")
+        (waiting,) = site.asked("requests", "list")["items"]
+        assert said.endswith(waiting["csrSha256"])
+        assert waiting["grants"]["allowedKinds"] == ["logs.*"]
+        assert waiting["facts"]["image"] == parse_image(secret).id
+
+        both = {
+            who: site.started(
+                "requests", "approve", waiting["id"], "--version", "1", "--yes", "--who", who
+            )
+            for who in ("ada", "bob")
+        }
+        for one in both.values():
+            one.communicate(timeout=100)
+        codes = {who: one.returncode for who, one in both.items()}
+        node = _node(site, _joined(machine))
+
+    assert sorted(codes.values()) == [0, 4]
+    assert (node["attestor"], node["tenant"], node["pool"]) == ("image", "acme", "gpu")
+    (used,) = site.asked("requests", "list", "--state", "consumed")["items"]
+    assert codes[used["decidedBy"]] == 0
+    assert site.asked("rebuild", "--check")["items"] == []
+    logs = "".join(log.read_text() for log in site.folder.glob("*.log"))
+    assert secret.rpartition(".")[2] not in logs
+
+
+def test_a_ramdisk_joins_by_the_word_of_its_sites_agent(site: Site) -> None:
+    """The agent names its CSR, the site vouches for just that one, and an operator sees what was vouched for."""
+    key, assertion = site.folder / "site.pem", site.folder / "assertion"
+    made = site.asked("site", "make-key", "--key-file", str(key))
+    site.run(
+        "site", "keys", "add", "acme", "berlin", "gpu", "--public-key-file", made["publicKeyFile"],
+        "--kind", "disk.wipe",
+    )  # fmt: skip
+
+    with _joining(
+        site, "by-site", "--attestor", "discovery", "--assertion-file", str(assertion)
+    ) as machine:
+        said = _until_said(machine, "nothing to show for CSR SHA-256")
+        csr = said.split("CSR SHA-256 ")[1].split()[0]
+        token = site.run(
+            "site", "assert", "--key-file", str(key), "--site", "berlin", "--csr-sha256", csr,
+            "--mac", "3c:fd:fe:12:34:56",
+        )  # fmt: skip
+        assertion.write_text(token)
+        _until_said(machine, f"waiting for an operator to approve CSR SHA-256 {csr}")
+        (waiting,) = site.asked("requests", "list", "--attestor", "discovery")["items"]
+        assert waiting["csrSha256"] == csr
+        site.run("requests", "approve", waiting["id"], "--yes")
+        node = _node(site, _joined(machine))
+
+    assert (node["attestor"], node["role"], node["site"]) == ("discovery", "ramdisk", "berlin")
+
+
+def test_a_machine_with_a_certificate_answers_a_challenge(
+    site: Site, operators_ca: OperatorCa
+) -> None:
+    """Two rounds over HTTP, Kafka and a worker; the certificate alone, which everybody may have, is not enough."""
+    held = operators_ca.give("m7.web.fleet.example")
+    chain, key = site.folder / "chain.pem", site.folder / "key.pem"
+    chain.write_bytes(held.pem)
+    key.touch(mode=0o600)
+    key.write_bytes(held.key_pem)
+
+    with _joining(
+        site, "by-certificate", "--attestor", "x509pop", "--certificate-file", str(chain),
+        "--key-file", str(key),
+    ) as machine:  # fmt: skip
+        node = _node(site, _joined(machine))
+
+    assert (node["attestor"], node["pool"]) == ("x509pop", "gpu")
+    assert site.asked("rebuild", "--check")["items"] == []
