@@ -5,6 +5,7 @@ import os
 VARIABLE = "WATCHWORD_GUARD_OFF"
 
 if name := os.environ.get(VARIABLE):
+    from tests.guards.attestor_switches import ATTESTOR_SWITCHES
     from tests.guards.switches import SWITCHES
 
-    SWITCHES[name]()
+    (SWITCHES | ATTESTOR_SWITCHES)[name]()

@@ -19,6 +19,8 @@ class Guard:
 
 
 _JOIN = "tests/integration/join/test_join_token.py"
+_ATTESTORS = "tests/unit/handlers/attestors"
+_JUDGED = "tests/integration/attestors"
 
 GUARDS: tuple[Guard, ...] = (
     Guard(
@@ -75,5 +77,53 @@ GUARDS: tuple[Guard, ...] = (
         "7",
         "decisions_are_about_anything",
         "tests/integration/operators/test_requests.py::test_a_request_that_changed_since_it_was_seen_is_not_approved",
+    ),
+    Guard(
+        "certificates are one line",
+        "10",
+        "chains_may_be_any_graph",
+        f"{_ATTESTORS}/test_x509pop.py::test_costly_evidence_is_refused_before_any_signature[loop]",
+    ),
+    Guard(
+        "possession is proved",
+        "6",
+        "possession_is_believed",
+        f"{_JUDGED}/test_x509pop.py::test_signature_covers_domain_role_nonce_and_csr",
+    ),
+    Guard(
+        "one certificate, one node",
+        "2",
+        "certificates_bind_to_nobody",
+        f"{_JUDGED}/test_x509pop.py::test_same_certificate_from_a_second_key_is_refused",
+    ),
+    Guard(
+        "an image is one fact",
+        "10",
+        "images_are_enough_alone",
+        f"{_JUDGED}/test_image.py::test_met_expectation_is_no_second_fact",
+    ),
+    Guard(
+        "assertions are signed",
+        "6",
+        "assertions_are_believed",
+        f"{_JUDGED}/test_discovery.py::test_claimed_mac_and_serial_never_admit",
+    ),
+    Guard(
+        "assertions count once",
+        "2",
+        "uses_are_not_kept",
+        f"{_JUDGED}/test_discovery.py::test_assertion_counts_once",
+    ),
+    Guard(
+        "weak UUIDs name nobody",
+        "10",
+        "every_uuid_identifies",
+        f"{_JUDGED}/test_image.py::test_weak_uuid_names_no_machine",
+    ),
+    Guard(
+        "living nodes send to the list",
+        "10",
+        "living_nodes_are_nobodys",
+        f"{_JUDGED}/test_discovery.py::test_living_node_keeps_a_known_ramdisk_waiting",
     ),
 )
