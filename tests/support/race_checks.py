@@ -47,6 +47,7 @@ VIOLATIONS: dict[str, str] = {
     "a joined event without what a rebuild needs": "SELECT event_id FROM journal j WHERE type = 'node.joined' AND NOT EXISTS (SELECT FROM node_certs c WHERE c.der = decode(convert_from(j.private, 'UTF8')::jsonb -> 'certificate' ->> 'der', 'base64') AND c.node_id::text = convert_from(j.private, 'UTF8')::jsonb -> 'node' ->> 'id')",
     "a use that its node does not have": "SELECT u FROM journal j, jsonb_array_elements(convert_from(private, 'UTF8')::jsonb -> 'uses') AS u WHERE type = 'node.joined' AND NOT EXISTS (SELECT FROM attestation_uses a WHERE a.attestor = u ->> 'attestor' AND a.subject = decode(u ->> 'subject', 'base64') AND convert_to(a.node_id::text, 'UTF8') = j.key)",
     "a binding that its node does not have": "SELECT b FROM journal j, jsonb_array_elements(convert_from(private, 'UTF8')::jsonb -> 'bindings') AS b WHERE type = 'node.joined' AND NOT EXISTS (SELECT FROM node_bindings a WHERE a.attestor = b ->> 'attestor' AND a.subject = decode(b ->> 'subject', 'base64') AND convert_to(a.node_id::text, 'UTF8') = j.key)",
+    "two joins of one generation": "SELECT key FROM journal WHERE type = 'node.joined' GROUP BY key, convert_from(private, 'UTF8')::jsonb -> 'node' ->> 'generation' HAVING count(*) > 1",
     "a use by two joins": "SELECT u ->> 'attestor', u ->> 'subject' FROM journal j, jsonb_array_elements(convert_from(private, 'UTF8')::jsonb -> 'uses') AS u WHERE type = 'node.joined' GROUP BY 1, 2 HAVING count(*) > 1",
 }  # fmt: skip
 """Queries that find nothing if all is well."""
