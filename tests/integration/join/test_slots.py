@@ -1,0 +1,139 @@
+"""The bound on published refusals: reached, never passed, and given back by what is rolled back."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+
+import pytest
+
+from watchword.handlers.join.ports import Bucket
+from watchword.handlers.store.connection import Connection, Database
+from watchword.handlers.store.slots import EXEMPT, Learned, SlotLimits, Slots
+
+pytestmark = pytest.mark.postgres
+
+LIMITS = SlotLimits(per_reason=8, per_attestor=10, window_s=3600)
+HOT: Bucket = ("acme", "tpm", "bad-quote")
+OTHER: Bucket = ("acme", "tpm", "not-enrolled")
+
+
+@pytest.fixture
+async def connection(database: str) -> AsyncGenerator[Connection]:
+    """Give a connection with our time limits."""
+    made = await Database(database, application_name="slots").connect()
+    yield made
+    await made.close()
+
+
+async def claim(
+    slots: Slots, connection: Connection, need: Mapping[Bucket, int], *, commit: bool = True
+) -> Mapping[Bucket, int]:
+    """Claim in a transaction of its own."""
+    learned = Learned()
+    transaction = connection.transaction()
+    await transaction.start()
+    granted = await slots.claim(connection, need, learned)
+    if commit:
+        await transaction.commit()
+        slots.remember(learned)
+    else:
+        await transaction.rollback()
+    return granted
+
+
+async def test_bucket_grants_up_to_its_bound(connection: Connection) -> None:
+    slots = Slots(LIMITS)
+    assert await claim(slots, connection, {HOT: 3}) == {HOT: 3}
+    assert await claim(slots, connection, {HOT: 100}) == {HOT: 5}
+    assert await claim(slots, connection, {HOT: 1}) == {}
+    # Also for a process that remembers nothing.
+    assert await claim(Slots(LIMITS), connection, {HOT: 1}) == {}
+
+
+async def test_noise_of_one_reason_hides_no_other(connection: Connection) -> None:
+    """The first five of each reason are outside the attestor's common bound."""
+    slots = Slots(SlotLimits(per_reason=50, per_attestor=10, window_s=3600))
+    assert await claim(slots, connection, {HOT: 50}) == {HOT: EXEMPT + 10}
+    assert await claim(slots, connection, {OTHER: 50}) == {OTHER: EXEMPT}
+    # Another tenant's stream and another attestor have bounds of their own.
+    globex: Bucket = ("globex", "tpm", "bad-quote")
+    assert await claim(slots, connection, {globex: 50}) == {globex: EXEMPT + 10}
+
+
+async def test_reasons_of_one_batch_share_the_common_bound(connection: Connection) -> None:
+    slots = Slots(SlotLimits(per_reason=50, per_attestor=10, window_s=3600))
+    granted = await claim(slots, connection, {HOT: 50, OTHER: 50})
+    assert sum(granted.values()) == 2 * EXEMPT + 10
+    assert min(granted.values()) >= EXEMPT + 4
+
+
+async def test_rolled_back_claims_are_given_back(connection: Connection) -> None:
+    """What was not recorded was not published: the first refusal after it must not go missing."""
+    slots = Slots(LIMITS)
+    assert await claim(slots, connection, {HOT: 100}, commit=False) == {HOT: 8}
+    assert await claim(slots, connection, {HOT: 100}) == {HOT: 8}
+
+
+async def test_savepoint_gives_back_too(connection: Connection) -> None:
+    """The lane settles twice in one transaction; its first claim is undone."""
+    slots = Slots(LIMITS)
+    async with connection.transaction():
+        await connection.execute("SAVEPOINT lane")
+        assert await slots.claim(connection, {HOT: 1}, Learned()) == {HOT: 1}
+        await connection.execute("ROLLBACK TO SAVEPOINT lane")
+        assert await slots.claim(connection, {HOT: 1}, Learned()) == {HOT: 1}
+
+
+async def test_rows_that_were_taken_away_are_made_again(connection: Connection) -> None:
+    """Somebody may prune what is idle; the process must not stay silent about that bucket for ever."""
+    slots = Slots(LIMITS)
+    await claim(slots, connection, {HOT: 1})
+    await connection.execute("DELETE FROM refusal_slots WHERE reason <> '*'")
+    await claim(slots, connection, {HOT: 1})
+    assert await claim(slots, connection, {HOT: 1}) == {HOT: 1}
+
+
+async def test_window_slides(connection: Connection) -> None:
+    """A slot is free again when its own claim has left the window, not when a period ends."""
+    now = 0.0
+    slots = Slots(SlotLimits(per_reason=3, per_attestor=10, window_s=60), monotonic=lambda: now)
+    assert await claim(slots, connection, {HOT: 3}) == {HOT: 3}
+    await connection.execute(
+        "UPDATE refusal_slots SET claimed_at = claimed_at - interval '59 seconds' WHERE slot = 1"
+    )
+    assert await claim(slots, connection, {HOT: 3}) == {}
+    await connection.execute(
+        "UPDATE refusal_slots SET claimed_at = claimed_at - interval '2 seconds' WHERE slot = 1"
+    )
+    now = 5.0
+    assert await claim(slots, connection, {HOT: 3}) == {HOT: 1}
+
+
+async def test_full_bucket_is_not_asked_for_again(connection: Connection) -> None:
+    """In a storm the query itself would be the load."""
+    slots = Slots(LIMITS)
+    await claim(slots, connection, {HOT: 100})
+    assert await claim(slots, connection, {HOT: 1}) == {}
+    await connection.execute("DROP TABLE refusal_slots")
+    assert await claim(slots, connection, {HOT: 1}) == {}
+
+
+async def test_nobody_waits_and_nobody_passes_the_bound(database: str) -> None:
+    """Twenty transactions at once: those that find the rows locked go without."""
+    server = Database(database, application_name="slots")
+    connections = [await server.connect() for _ in range(20)]
+    try:
+        slots = Slots(LIMITS)
+        await claim(slots, connections[0], {HOT: 1})
+        granted = await asyncio.gather(
+            *[claim(Slots(LIMITS), one, {HOT: 2}) for one in connections]
+        )
+        assert sum(sum(one.values()) for one in granted) <= 7
+        # What was locked then is free for whoever comes next.
+        assert (
+            sum((await claim(Slots(LIMITS), connections[0], {HOT: 8})).values())
+            + sum(sum(one.values()) for one in granted)
+            == 7
+        )
+    finally:
+        for one in connections:
+            await one.close()
