@@ -425,3 +425,25 @@ async def test_context_of_others_has_no_transaction(database: str) -> None:
         await bench.place("acme", "web")
         assert await ask(bench, Script(), attestor="plain") == "joined"
     assert seen == [None]
+
+
+class SleepsAndReads(Scripted):
+    """Reads while its own statement takes for ever."""
+
+    async def verify(self, evidence: Evidence, context: JoinContext) -> Admission | Deferral:
+        """Do both at once; neither ends."""
+        assert context.tx is not None
+        await asyncio.gather(
+            context.tx.fetch("SELECT pg_sleep(60)"), context.tokens.get("0123456789abcdef")
+        )
+        return await super().verify(evidence, context)
+
+
+async def test_read_behind_its_own_slow_statement_is_the_authors_fault(database: str) -> None:
+    """It looks like a database that stalls; tried again for ever, it would stop the partition."""
+    order = Order()
+    attestors = [SleepsAndReads("lane", uses_tx=True)]
+    async with join_bench(database, attestors=attestors, observer=order) as bench:
+        async with asyncio.timeout(20):
+            assert await ask(bench, Script()) == "UNAVAILABLE"
+        assert order.retries == 0
