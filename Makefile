@@ -33,8 +33,9 @@ run: $(STAMP) ## Kafka, PostgreSQL and every process of ours on this machine
 demo: $(STAMP) ## the same, and machines that join
 	$(BIN)/watchword dev --demo
 
+# Two at a time: most tests wait for a server. Each has a Kafka and a PostgreSQL of its own.
 test: $(STAMP) ## all tests but benchmarks and faults; ARGS= goes to pytest
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
 check: $(STAMP) ## formatting, lint, types, and who may import whom
 	$(BIN)/ruff format --check .
