@@ -135,7 +135,9 @@ def test_no_changed_byte_makes_a_second_spelling(encoded: bytes, data: st.DataOb
     assert spki(key) == changed
 
 
-@pytest.mark.parametrize("encoded", [P256, P384, ED25519, rsa_spki(2048)])
+@pytest.mark.parametrize(
+    "encoded", [P256, P384, ED25519, rsa_spki(2048)], ids=["P-256", "P-384", "Ed25519", "RSA"]
+)
 def test_every_truncation_is_refused(encoded: bytes) -> None:
     for length in range(len(encoded)):
         with pytest.raises(InvalidInput):
@@ -161,7 +163,9 @@ def test_points_of_small_order_are_refused_and_all_of_them_are_listed() -> None:
                 load_public_key(ED25519[:12] + point)
 
 
-@pytest.mark.parametrize("encoded", [P256, P384, ED25519, rsa_spki(2048)])
+@pytest.mark.parametrize(
+    "encoded", [P256, P384, ED25519, rsa_spki(2048)], ids=["P-256", "P-384", "Ed25519", "RSA"]
+)
 def test_key_identifiers_are_made_of_the_key_alone(encoded: bytes) -> None:
     """The content of the BIT STRING, as RFC 5280, 4.2.1.2 asks."""
     identifier = x509.SubjectKeyIdentifier.from_public_key(load_public_key(encoded))
