@@ -11,7 +11,7 @@ STAMP := $(VENV)/made-from-the-lock
 RUNTIME := streams/watchword/streams/dev/runtime
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run demo test check bench cases fuzz guards docs fix lock clean
+.PHONY: help venv run demo test check bench cases fuzz faults guards docs fix lock clean
 
 help: ## list the commands
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)$$/\1|\2/p' $(MAKEFILE_LIST) \
@@ -33,9 +33,10 @@ run: $(STAMP) ## Kafka, PostgreSQL and every process of ours on this machine
 demo: $(STAMP) ## the same, and machines that join
 	$(BIN)/watchword dev --demo
 
-# Two at a time: most tests wait for a server. Each has a Kafka and a PostgreSQL of its own.
+# Two at a time: most tests wait for a server. Each has a Kafka and a PostgreSQL of its own, and both must
+# name the tests alike, sets in a name included.
 test: $(STAMP) ## all tests but benchmarks and faults; ARGS= goes to pytest
-	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+	PYTHONHASHSEED=0 $(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
 check: $(STAMP) ## formatting, lint, types, and who may import whom
 	$(BIN)/ruff format --check .
@@ -55,6 +56,10 @@ fuzz: $(STAMP) ## feed verifiers what nobody made on purpose; SECONDS=10 for eac
 
 guards: $(STAMP) ## switch each guard off in turn; its test must fail then
 	$(BIN)/python -m tests.guards $(ARGS)
+
+# An interrupted run goes on with RUN=its-name; ARGS=--background returns at once.
+faults: $(STAMP) ## kill, pause, cut off, fill up, and judge what comes out; SECONDS=600 SEED=1
+	$(BIN)/python -m tests.faults --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) $(if $(RUN),--run $(RUN)) $(ARGS)
 
 docs: $(STAMP) ## write the generated reference again, and check that links lead somewhere
 	$(BIN)/python tools/write_references.py
