@@ -42,7 +42,8 @@ def main(arguments: list[str]) -> int:
         state = State(name, options.seconds, options.seed)
     state.save()
     if options.background:
-        return _go_to_background(state)
+        same = [argument for argument in arguments if argument != "--background"]
+        return _go_to_background(state, same)
     faults = [named(n) for n in options.only.split(",")] if options.only else list(FAULTS)
     return asyncio.run(_run(state, faults, SMALL if options.small else Layout()))
 
@@ -66,11 +67,11 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _go_to_background(state: State) -> int:
+def _go_to_background(state: State, arguments: list[str]) -> int:
     log = state.folder / "log"
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults", "--run", state.run],
+            [sys.executable, "-m", "tests.faults", *arguments, "--run", state.run],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -38,6 +38,8 @@ class Plan:
     in_pairs: bool = True
     patience_s: float = 120.0
     """How long answers may come after the load."""
+    calm_s: float = 45.0
+    """How long at most is waited between two faults until all is answered as fast as ever."""
 
 
 @dataclass(slots=True)
@@ -60,7 +62,7 @@ async def play(plan: Plan, folder: Path, say: Say) -> Result:
     async with deployed(folder, plan.layout, rng, plan.load) as deployment:
         say("the deployment is ready")
         scale = Scale(min(1.0, plan.seconds / (2 * _FULL_ROUND_S)))
-        schedule = Schedule(deployment, rng, scale, say)
+        schedule = Schedule(deployment, rng, scale, say, calm_s=plan.calm_s)
         findings = Findings()
         rate = await _under_load(plan, deployment, schedule, findings)
         await _until_quiet(deployment, plan.patience_s, say)

@@ -9,8 +9,6 @@ from tests.faults.faults.all import LAST
 from tests.faults.faults.fault import Fault, Injection, NotHit, Scale
 from tests.faults.processes.deployment import Deployment
 
-_CALM_S = 45.0
-"""How long is waited at most until a fault's backlog is worked off."""
 _CALM_BELOW_S = 1.5
 _BETWEEN_S = 1.0
 _TRIES = 2
@@ -21,8 +19,17 @@ Say = Callable[[str], None]
 class Schedule:
     """Injects faults into a deployment and writes down when, and whether they were hit."""
 
-    def __init__(self, deployment: Deployment, rng: random.Random, scale: Scale, say: Say) -> None:
-        """Inject nothing yet."""
+    def __init__(
+        self,
+        deployment: Deployment,
+        rng: random.Random,
+        scale: Scale,
+        say: Say,
+        *,
+        calm_s: float,
+    ) -> None:
+        """Inject nothing yet; wait at most `calm_s` until a fault's backlog is worked off."""
+        self._calm_s = calm_s
         self._deployment = deployment
         self._rng = rng
         self._scale = scale
@@ -80,7 +87,7 @@ class Schedule:
     async def _calm(self) -> None:
         """Wait until requests are answered as fast as ever."""
         await asyncio.sleep(_BETWEEN_S)
-        deadline = time.monotonic() + _CALM_S
+        deadline = time.monotonic() + self._calm_s
         while True:
             count, oldest_s = self._deployment.ledger.waiting(time.monotonic())
             if not count or oldest_s < _CALM_BELOW_S:

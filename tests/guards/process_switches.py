@@ -3,9 +3,13 @@
 `tests.faults.seams.points` throws the one that the fault suite names, at the start of a process.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
+
+_COMMITTED_S = 1.5
+"""In this time what is done has been committed to Kafka."""
 
 
 def _replace(owner: Any, name: str, value: object) -> None:  # noqa: ANN401 - a module or class
@@ -22,15 +26,29 @@ def answers_come_after_the_offset() -> None:
         outgoing = await self._judge(batch)
         for delivery in batch:
             self._parts.backlog.finish(delivery)
-        # Long enough for the offsets to be committed.
-        import asyncio  # noqa: PLC0415
-
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(_COMMITTED_S)
         failpoints.hit("after-commit-before-response")
         await self._parts.answers.send(outgoing)
         failpoints.hit("after-response-before-offset")
 
     _replace(Batches, "_carry_out", carry_out)
+
+
+def some_batches_are_slow() -> None:
+    """Let every fifth batch take its time; no guard is off, and with all in place nothing may be lost."""
+    from watchword.streams.worker.batches import Batches  # noqa: PLC0415
+
+    judge: Any = Batches._judge
+    batches = 0
+
+    async def judge_slowly(self: Any, batch: Sequence[Any]) -> Any:  # noqa: ANN401
+        nonlocal batches
+        batches += 1
+        if batches % 5 == 0:
+            await asyncio.sleep(_COMMITTED_S)
+        return await judge(self, batch)
+
+    _replace(Batches, "_judge", judge_slowly)
 
 
 def the_highest_offset_counts() -> None:
@@ -82,6 +100,7 @@ PROCESS_SWITCHES: dict[str, Callable[[], None]] = {
     function.__name__: function
     for function in (
         answers_come_after_the_offset,
+        some_batches_are_slow,
         the_highest_offset_counts,
         a_wedged_producer_is_kept,
         cursors_move_without_a_fence,

@@ -1,7 +1,8 @@
 """The guards: what each promises, what switches it off, and the test that must fail then.
 
 `off` is a function of `tests.guards.switches` that replaces the guard in a running interpreter.
-`test` is a pytest node id, or, for what only shows when processes die, a command of the fault suite.
+`test` is a pytest node id; or `tests.faults`, for what only shows when processes die: then `off` are
+functions of `tests.guards.process_switches` too, and the scenario stands in `tests.faults.guards`.
 """
 
 from dataclasses import dataclass
@@ -126,4 +127,21 @@ GUARDS: tuple[Guard, ...] = (
         "living_nodes_are_nobodys",
         f"{_JUDGED}/test_discovery.py::test_living_node_keeps_a_known_ramdisk_waiting",
     ),
+    # What only shows when processes die: python -m tests.faults --guard NAME.
+    Guard(
+        "response before acknowledgement",
+        "1",
+        "answers_come_after_the_offset",
+        "tests.faults",
+    ),
+    Guard(
+        "contiguous acknowledgement",
+        "1",
+        "some_batches_are_slow+the_highest_offset_counts",
+        "tests.faults",
+    ),
+    Guard("producer replacement", "5", "a_wedged_producer_is_kept", "tests.faults"),
+    Guard("epoch fence", "1", "cursors_move_without_a_fence", "tests.faults"),
+    Guard("inbox claim, over processes", "2", "inbox_claims_everything", "tests.faults"),
+    Guard("spend under lock, over processes", "2", "tokens_are_not_locked", "tests.faults"),
 )

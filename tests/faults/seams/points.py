@@ -29,8 +29,9 @@ def _hook(point: str) -> None:
 
 failpoints.install(_hook)
 
-if guard := os.environ.get("FAULTS_GUARD_OFF"):
+if names := os.environ.get("FAULTS_GUARD_OFF"):
     from tests.guards.process_switches import PROCESS_SWITCHES
     from tests.guards.switches import SWITCHES
 
-    (SWITCHES | PROCESS_SWITCHES)[guard]()
+    for name in names.split("+"):
+        (SWITCHES | PROCESS_SWITCHES)[name]()
