@@ -56,7 +56,7 @@ async def test_races_break_nothing(
     assert happened["re-keyed"] > 3
     assert Counter(one.outcome for one in race.told)["unavailable"] > 5
     if dying:
-        assert kills["in commit"] + kills["anywhere"] > 10
+        assert kills["in commit"] + kills["anywhere"] > 3
         assert race.retried
     else:
         assert race.halved

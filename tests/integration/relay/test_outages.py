@@ -52,7 +52,7 @@ async def test_kafka_may_go_and_come_back(
         for number in range(1, 101):
             await commit(journal, [event("node-1", number, topic=topic)])
         await until(lambda: "kafka" in health.problems(), "readiness names Kafka", within_s=15)
-        await until(lambda: metrics.PENDING._value.get() == 100, "the backlog shows")
+        await until(lambda: metrics.PENDING._value.get() >= 100, "the backlog shows")
         assert metrics.OLDEST._value.get() > 0
         await own_broker.start()
         reader = Reader(own_broker.bootstrap_servers, [topic])
