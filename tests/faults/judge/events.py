@@ -21,11 +21,15 @@ class Published:
 
 
 async def check_events(
-    tables: Tables, records: Sequence[Record], parked: set[str], findings: Findings
+    tables: Tables,
+    records: Sequence[Record],
+    owed: set[str],
+    parked: set[str],
+    findings: Findings,
 ) -> Published:
     """Compare the journal with `node.events` and `security.join.refused`, record by record.
 
-    `parked` are the ids of events that an operator took out of the way.
+    `owed` are the ids of events that have to be there; `parked` are the ids of events that an operator took out of the way.
     """
     rows = await tables.rows(
         "SELECT event_id::text AS id, seq, topic, type, key, headers::text AS headers, value "
@@ -48,7 +52,7 @@ async def check_events(
             first[event_id] = record
         if (problem := _difference(record, row)) is not None:
             findings.wrong("event is not as its row", f"{event_id}: {problem}")
-    for event_id in journal.keys() - first.keys() - parked:
+    for event_id in owed - first.keys():
         findings.lost("row without its event", f"{event_id} {journal[event_id]['type']}")
     for event_id in parked & first.keys():
         findings.wrong("parked event was published", event_id)
