@@ -90,6 +90,7 @@ async def _example(number: int, together: str, alone: str, crypto: Any) -> Count
             assert rows == expected[name], f"scenario {number}: {name}"
         assert [told(a) for a in more] == [told(a) for a in more_singles], f"scenario {number}"
         assert order.retries == 0
+        assert order.halvings == 0  # the last fence would hide what the decision got wrong
         return conflicts(order.seen, state, [*answers, *more])
 
 

@@ -44,7 +44,7 @@ class RefusalsSettings(Section):
     window_s: Annotated[int, Field(ge=1, le=3600)] = 60
     """The sliding window of the limits."""
 
-    attestor_limit: Annotated[int, Field(ge=1, le=100_000)] = 300
+    attestor_limit: Annotated[int, Field(ge=1, le=10_000)] = 300
     """Details in a window for all reasons of one attestor together. The first five of each reason are
     outside it, so that noise of one reason hides no other."""
 
