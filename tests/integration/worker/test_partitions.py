@@ -9,7 +9,7 @@ from aiokafka.structs import TopicPartition
 
 from tests.support.echo_service import EchoService
 from tests.support.kafka import KafkaTopics
-from tests.support.waiting import until
+from tests.support.waiting import until, until_true
 from tests.support.workers import Fleet, Worker
 from watchword.streams.dev.kafka import EmbeddedKafka
 from watchword.streams.worker import metrics
@@ -203,9 +203,14 @@ async def _goes_on(fleet: Fleet, service: EchoService, worker: Worker) -> None:
     await until(lambda: len(service.judged) == 1, "it goes on", within_s=60)
     await worker.is_ready()
     assert not worker.app.crashed
+
+    async def is_committed() -> bool:
+        return (await fleet.committed())[0] == 1
+
+    # A session that ran out meanwhile drops the commit; then the record comes again, and is answered again.
+    await until_true(is_committed, "it is committed", within_s=60)
     await worker.app.stop()
-    assert await fleet.answers() == [b"a"]
-    assert (await fleet.committed())[0] == 1
+    assert set(await fleet.answers()) == {b"a"}
     assert not fleet.ended
 
 
