@@ -6,6 +6,7 @@ is away, busy or not there yet is `NoEvidence`, never a crash and never half a p
 secrets out of its errors: their text is shown and logged.
 """
 
+from pathlib import Path
 from typing import Protocol
 
 from watchword.handlers.errors import WatchwordError
@@ -45,3 +46,21 @@ class Prover(Protocol):
             NoEvidence: it cannot be answered now; the agent begins anew.
         """
         ...
+
+
+def read_source(path: Path, at_most: int) -> bytes:
+    """Return what a file holds, `at_most` bytes of it and one more, so that a longer one shows.
+
+    Raises:
+        NoEvidence: it cannot be read, or is empty: it may still be written.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(at_most + 1)
+    except OSError as error:
+        message = f"{path}: {error.strerror or 'cannot be read'}"
+        raise NoEvidence(message) from None
+    if not content.strip():
+        message = f"{path} is empty"
+        raise NoEvidence(message)
+    return content

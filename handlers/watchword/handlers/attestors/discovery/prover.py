@@ -7,7 +7,7 @@ from typing import Self
 from watchword.handlers.attestors.discovery.evidence import MAX_ASSERTION_BYTES, read_assertion
 from watchword.handlers.crypto.jws import unverified_payload
 from watchword.handlers.errors import BadArgument, SignatureBroken
-from watchword.handlers.prover import NoEvidence
+from watchword.handlers.prover import NoEvidence, read_source
 from watchword.schemas.errors import SchemaError
 from watchword.schemas.ids import Role
 
@@ -55,13 +55,4 @@ class DiscoveryProver:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_ASSERTION_BYTES + 2)
-    except OSError as error:
-        message = f"{path}: {error.strerror or 'cannot be read'}"
-        raise NoEvidence(message) from None
-    if not content.strip():
-        message = f"{path} is empty"
-        raise NoEvidence(message)
-    return content
+    return read_source(path, MAX_ASSERTION_BYTES + 1)

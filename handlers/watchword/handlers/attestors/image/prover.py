@@ -6,7 +6,7 @@ from typing import Self
 
 from watchword.handlers.attestors.image.evidence import parse_image
 from watchword.handlers.errors import BadArgument
-from watchword.handlers.prover import NoEvidence
+from watchword.handlers.prover import NoEvidence, read_source
 from watchword.schemas.ids import Role
 
 _MAX_FILE_BYTES = 4096
@@ -44,15 +44,7 @@ class ImageProver:
 
 
 def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_FILE_BYTES + 1)
-    except OSError as error:
-        message = f"{path}: {error.strerror or 'cannot be read'}"
-        raise NoEvidence(message) from None
-    if not content.strip():
-        message = f"{path} is empty"
-        raise NoEvidence(message)
+    content = read_source(path, _MAX_FILE_BYTES)
     if len(content) > _MAX_FILE_BYTES:
         message = f"{path} is too large for an image's secret"
         raise BadArgument(message)
