@@ -191,7 +191,8 @@ async def test_backends_ended_at_any_moment_have_one_effect(database: str) -> No
     rnd = Random(1)  # noqa: S311 - moments
     order = Order()
     async with join_bench(database, observer=order) as bench:
-        token = await bench.token(uses=1000)
+        # More than the fastest machine asks for in that time.
+        token = await bench.token(uses=1_000_000)
 
         async def kill() -> None:
             for _ in range(20):

@@ -19,7 +19,7 @@ GROUP BY parent.relname ORDER BY parent.relname;
 -- oldest_unpublished
 -- Seconds since the oldest event that no relay has published, and how many there are (at most 10,000 are counted).
 SELECT coalesce(extract(epoch FROM clock_timestamp() - min(recorded_at)), 0)::float8 AS age_s, count(*) AS rows
-FROM (SELECT j.recorded_at FROM relay_cursors c JOIN journal j ON j.shard = c.shard AND j.seq > c.from_seq
+FROM (SELECT j.recorded_at FROM relay_cursors c JOIN journal j ON j.shard::integer = c.shard AND j.seq > c.from_seq
       WHERE j.topic IS NOT NULL AND NOT pg_visible_in_snapshot(j.xid, c.from_snapshot)
         AND (c.to_snapshot IS NULL OR j.seq > c.last_seq OR NOT pg_visible_in_snapshot(j.xid, c.to_snapshot))
         AND NOT EXISTS (SELECT 1 FROM journal_parked p WHERE p.event_id = j.event_id)

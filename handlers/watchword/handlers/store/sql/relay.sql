@@ -75,7 +75,7 @@ WITH cursor AS MATERIALIZED (
 SELECT n.shard, n.seq, n.event_id, n.topic, n.key, n.headers, n.value, n.recorded_at
 FROM cursor CROSS JOIN LATERAL (
     SELECT * FROM journal j
-    WHERE j.shard = cursor.shard AND j.seq > cursor.after_seq AND j.seq <= cursor.up_to_seq
+    WHERE j.shard::integer = cursor.shard AND j.seq > cursor.after_seq AND j.seq <= cursor.up_to_seq
         AND j.recorded_at >= cursor.from_at AND j.topic IS NOT NULL
         AND NOT pg_visible_in_snapshot(j.xid, cursor.seen) AND pg_visible_in_snapshot(j.xid, cursor.until)
         AND NOT EXISTS (SELECT FROM journal_parked p WHERE p.event_id = j.event_id)
@@ -126,7 +126,7 @@ FROM cursor CROSS JOIN LATERAL (
 SELECT n.seq, n.shard, n.topic, n.type
 FROM relay_cursors c CROSS JOIN LATERAL (
     SELECT * FROM journal j
-    WHERE j.shard = c.shard AND j.seq > greatest(c.from_seq, c.last_seq) AND j.recorded_at >= c.from_at - interval '1 day' AND j.topic IS NOT NULL
+    WHERE j.shard::integer = c.shard AND j.seq > greatest(c.from_seq, c.last_seq) AND j.recorded_at >= c.from_at - interval '1 day' AND j.topic IS NOT NULL
         AND NOT pg_visible_in_snapshot(j.xid, c.from_snapshot)
         AND NOT EXISTS (SELECT FROM journal_parked p WHERE p.event_id = j.event_id)
     ORDER BY j.seq LIMIT 1000
