@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from watchword.handlers.join import approvals, deciding, reading, reclaim, settlement
-from watchword.handlers.join.ports import Pair
+from watchword.handlers.join.rows import Pair
 from watchword.handlers.operators import requests as operator_requests
 from watchword.handlers.store import joins
 from watchword.schemas import requests

@@ -23,4 +23,7 @@ ROLES: frozenset[Role] = frozenset(("node", "site", "ramdisk"))
 
 ROOT = TenantId("root")
 
-RESERVED_ATTESTOR_IDS = frozenset(("join", "renew", "command"))
+JOIN = AttestorId("join")
+"""The core's own: its refusals and objections are under this id."""
+
+RESERVED_ATTESTOR_IDS = frozenset((JOIN, "renew", "command"))

@@ -16,7 +16,8 @@ from watchword.handlers.join.candidate import (
     Replay,
     Waits,
 )
-from watchword.handlers.join.ports import (
+from watchword.handlers.join.records import Answer
+from watchword.handlers.join.rows import (
     DEFERRED,
     INVALID,
     JOINED,
@@ -25,7 +26,6 @@ from watchword.handlers.join.ports import (
     AdmittedCsr,
     InboxRow,
 )
-from watchword.handlers.join.records import Answer
 from watchword.schemas.responses import Failure
 
 

@@ -15,11 +15,9 @@ from uuid import UUID
 from watchword.handlers.attestor import Admission, Approval
 from watchword.handlers.errors import Refused
 from watchword.handlers.join.candidate import Candidate, Judgement, Refusal, Rejudge, Waits
-from watchword.handlers.join.ports import NewRequest, RequestKey, RequestRow
+from watchword.handlers.join.rows import NewRequest, RequestKey, RequestRow
 from watchword.schemas.canonical import canonical
-from watchword.schemas.ids import AttestorId
-
-_JOIN = AttestorId("join")
+from watchword.schemas.ids import JOIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +126,7 @@ class Waiting:
         if same and alive and row.state == "approved":
             return Rejudge()  # approved since it was read
         if same and alive and row.state == "rejected":
-            attestor = candidate.attestor or _JOIN
+            attestor = candidate.attestor or JOIN
             return Refusal(Refused(attestor, "rejected", tenant_id=waits.approval.grant.tenant))
         if same and alive and row.state == "pending":
             return waits
@@ -172,7 +170,7 @@ class Waiting:
 
     def _too_many(self, waits: Waits) -> Judgement:
         tenant = waits.approval.grant.tenant
-        return Refusal(Refused(_JOIN, "too-many-waiting", tenant_id=tenant))
+        return Refusal(Refused(JOIN, "too-many-waiting", tenant_id=tenant))
 
     def _count(self, waits: Waits, change: int) -> None:
         grant = waits.approval.grant

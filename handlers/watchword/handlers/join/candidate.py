@@ -10,8 +10,8 @@ from watchword.handlers.crypto.csr import Csr, load_csr
 from watchword.handlers.crypto.profile import IssuedCertificate
 from watchword.handlers.crypto.responses import Question
 from watchword.handlers.errors import InvalidInput, Refused
-from watchword.handlers.join.ports import INVALID, UNSUPPORTED, AdmittedCsr, InboxRow, NodeRow, Pair
 from watchword.handlers.join.records import Incoming
+from watchword.handlers.join.rows import INVALID, UNSUPPORTED, AdmittedCsr, InboxRow, NodeRow, Pair
 from watchword.schemas.canonical import unb64
 from watchword.schemas.errors import SchemaError
 from watchword.schemas.ids import AttestorId

@@ -30,16 +30,14 @@ from watchword.handlers.join.candidate import (
     Rejudge,
     Waits,
 )
-from watchword.handlers.join.ports import AdmittedCsr, NewRequest, NodeRow, Pair, TokenState
-from watchword.schemas.ids import AttestorId
+from watchword.handlers.join.rows import AdmittedCsr, NewRequest, NodeRow, Pair, TokenState
+from watchword.schemas.ids import JOIN
 
 MOST_TRIES = 100
 """A request that was verified so often and still meets changed reads is answered `UNAVAILABLE`.
 
 More than a batch has requests: each attempt settles at least one of those that change each other's reads.
 """
-
-_JOIN = AttestorId("join")
 
 
 @dataclass(slots=True)
@@ -96,7 +94,7 @@ def use_claims(candidate: Candidate, admit: Admit) -> dict[Pair, datetime | None
     """Return the claims on what an admission uses up, with the times after which it may be used again."""
     if not admit.staged.uses:
         return {}
-    attestor = candidate.attestor or _JOIN
+    attestor = candidate.attestor or JOIN
     return {(attestor, subject): expires for subject, expires in admit.staged.uses}
 
 
@@ -142,7 +140,7 @@ def _one(candidate: Candidate, world: World, effects: Effects) -> Judgement:
 def _wait(candidate: Candidate, waits: Waits, world: World) -> Judgement:
     # Step 7
     if any(subject in world.banned for subject in waits.ban_subjects):
-        return Refusal(Refused(_JOIN, "banned", tenant_id=waits.approval.grant.tenant))
+        return Refusal(Refused(JOIN, "banned", tenant_id=waits.approval.grant.tenant))
     wanted = world.wanted_requests.get(candidate.digest)
     if world.waiting is None or wanted is None:
         return Rejudge()
@@ -152,7 +150,7 @@ def _wait(candidate: Candidate, waits: Waits, world: World) -> Judgement:
 def _again(admission: AdmittedCsr, effects: Effects) -> Judgement:
     if ("node", admission.node_id) in effects.changed:
         return Rejudge()  # re-keyed by an earlier request of this very batch
-    return Again(admission) if admission.stands else Refusal(Refused(_JOIN, "csr-reused"))
+    return Again(admission) if admission.stands else Refusal(Refused(JOIN, "csr-reused"))
 
 
 def _lost_csr(csr: Pair, world: World, effects: Effects) -> Judgement:
@@ -167,14 +165,14 @@ def _refusal(
     candidate: Candidate, admit: Admit, world: World, effects: Effects
 ) -> Refused | Judgement | None:
     """Return why an admission cannot stand, or None."""
-    attestor = candidate.attestor or _JOIN
+    attestor = candidate.attestor or JOIN
     tenant = admit.admission.tenant
 
     # Step 3
     key = key_claim(candidate)
     owner = effects.admissions.get(key) or world.admission_holders.get(key)
     if owner is not None and owner != admit.node_id:
-        return Refused(_JOIN, "key-in-use", tenant_id=tenant)
+        return Refused(JOIN, "key-in-use", tenant_id=tenant)
     if owner is None and key not in world.admissions_won:
         return Rejudge()  # lost to somebody who has given it up since
 
@@ -192,7 +190,7 @@ def _refusal(
 
     # Step 7
     if any(subject in world.banned for subject in admit.ban_subjects):
-        return Refused(_JOIN, "banned", tenant_id=tenant)
+        return Refused(JOIN, "banned", tenant_id=tenant)
 
     # Steps 8 to 11
     if admit.objection is not None:

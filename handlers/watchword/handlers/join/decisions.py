@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from watchword.handlers.join.outcomes import microseconds
+from watchword.handlers.join.private_part import microseconds
 from watchword.handlers.journal import Entry, entry, new_event_id
 from watchword.schemas.canonical import b64
 from watchword.schemas.events import JoinDecided

@@ -36,15 +36,9 @@ from watchword.handlers.join.lane import judge_in_lane, needs_lane
 from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.observer import Observer
 from watchword.handlers.join.outcomes import Outcomes
-from watchword.handlers.join.ports import (
-    INVALID,
-    JOINED,
-    AdmittedCsr,
-    JoinStore,
-    Look,
-    Session,
-)
+from watchword.handlers.join.ports import JoinStore, Session
 from watchword.handlers.join.records import Answer, Incoming
+from watchword.handlers.join.rows import INVALID, JOINED, AdmittedCsr, Look
 from watchword.handlers.join.settlement import settle
 
 _log = structlog.get_logger(__name__)

@@ -17,52 +17,39 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import structlog
-from uuid_utils.compat import uuid7
 
 from watchword.handlers.attestor import (
-    Admission,
-    Approval,
-    Challenge,
-    Deferral,
     Evidence,
     JoinContext,
     RawTransaction,
     Staged,
-    Subject,
 )
 from watchword.handlers.catalog import Catalog, Registered
 from watchword.handlers.crypto.csr import check_possession
 from watchword.handlers.crypto.join_crypto import JoinCrypto
 from watchword.handlers.errors import InvalidInput, Refused, SealBroken, StoreRejected, Unavailable
-from watchword.handlers.join.approvals import snapshot_of
 from watchword.handlers.join.candidate import (
-    Admit,
     Again,
     Broken,
     Candidate,
-    Challenged,
     Judgement,
     NotJudged,
     Refusal,
-    Waits,
 )
-from watchword.handlers.join.contract import fault_in_effects, fault_of, is_slug
-from watchword.handlers.join.expectations import meets
+from watchword.handlers.join.concluding import Conclusions
+from watchword.handlers.join.contract import is_slug
 from watchword.handlers.join.issuing import Validity, certify
 from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.patience import Patience, Work
 from watchword.handlers.join.policy import JoinPolicy
-from watchword.handlers.join.ports import INVALID, UNSUPPORTED, Look, NodeRow, Pair
 from watchword.handlers.join.reading import Anchors, Bindings, Nodes, Requests, Tokens
-from watchword.handlers.join.reclaim import which_node
+from watchword.handlers.join.rows import INVALID, UNSUPPORTED, Look
 from watchword.schemas.canonical import read_length_prefixed
 from watchword.schemas.errors import SchemaError
-from watchword.schemas.ids import AttestorId, UnverifiedPayload
+from watchword.schemas.ids import JOIN, AttestorId, UnverifiedPayload
 from watchword.schemas.requests import Claims
 
 _log = structlog.get_logger(__name__)
-
-JOIN = AttestorId("join")
 
 _BREATH = 16
 """After so many requests of pure computing the loop may turn."""
@@ -88,10 +75,11 @@ class Judge:
         """Take the collaborators."""
         self._catalog = catalog
         self._crypto = crypto
-        self._policy = policy
         self._validity = options.validity
         self._patience = Patience(options.verify_seconds)
-        self._retry_after = timedelta(seconds=options.retry_after_seconds)
+        self._conclusions = Conclusions(
+            crypto, policy, timedelta(seconds=options.retry_after_seconds)
+        )
 
     def registered(self, candidate: Candidate) -> Registered | None:
         """Return the attestor that a candidate asks for, if it is installed."""
@@ -206,7 +194,9 @@ class Judge:
             # A copy: what a verifier left running must not add to it.
             was = context.staged
             staged = Staged(list(was.spends), list(was.uses), was.approval)
-            return await self._conclude(candidate, registered, found, staged, context.now, loader)
+            return await self._conclusions.conclude(
+                candidate, registered, found, staged, context.now, loader
+            )
         except Refused as refused:
             return Refusal(refused)
         except (Unavailable, StoreRejected):
@@ -278,125 +268,6 @@ class Judge:
             unseal=unseal,
             tx=tx,
         )
-
-    async def _conclude(
-        self,
-        candidate: Candidate,
-        registered: Registered,
-        found: Admission | Deferral,
-        staged: Staged,
-        now: datetime,
-        loader: Loader,
-    ) -> Judgement:
-        """Return what follows from the verifier's result: steps 5 to 11, without the bans.
-
-        Raises:
-            Refused: a check of the core's failed.
-        """
-        attestor = AttestorId(registered.attestor.id)
-        if (fault := fault_of(found) or fault_in_effects(staged)) is not None:
-            _log.error("attestor broke its contract", attestor=attestor, fault=fault)
-            return Broken(fault)
-        if isinstance(found, Challenge | Approval):
-            if staged.spends or staged.uses:
-                _log.error("spends staged with a deferral", attestor=attestor)
-                return Broken("spends staged with a deferral")
-            if isinstance(found, Challenge):
-                return Challenged(found)
-            return self._may_wait(candidate, attestor, found, now)
-        request, claims = candidate.request, candidate.claims
-        if request is None or claims is None or found.role != request.role:
-            _log.error("attestor returned another role", attestor=attestor)
-            return Broken("another role")
-
-        if staged.approval is not None and staged.approval[1] != snapshot_of(found):
-            _log.error("attestor returned another grant than was approved", attestor=attestor)
-            return Broken("another grant than was approved")
-
-        # Step 5
-        if found.node_key_uri is not None and not self._crypto.knows_key_statement(
-            found.node_key_uri
-        ):
-            raise Refused(JOIN, "node-key-statement", tenant_id=found.tenant)
-
-        # Step 6
-        token = None
-        if found.token_id is not None:
-            token = await Tokens(loader, candidate.reads).get(found.token_id)
-            if token is None:
-                _log.error("attestor named a token that does not exist", attestor=attestor)
-                return Broken("no such token")
-            if not meets(token.expect, claims):
-                raise Refused(JOIN, "expect-mismatch", tenant_id=found.tenant)
-
-        # Steps 8 to 11
-        objection: Refused | None = None
-        node_id = uuid7()
-        rekeys: NodeRow | None = None
-        bindings: tuple[Pair, ...] = ()
-        try:
-            place = await which_node(
-                attestor, found, token, Nodes(loader, candidate.reads), loader, candidate.reads
-            )
-            bindings = place.bindings
-            if place.rekeys is not None:
-                node_id, rekeys = place.rekeys.id, place.rekeys
-            if not self._policy.allows(attestor, found):
-                raise Refused(JOIN, "not-allowed", tenant_id=found.tenant)  # noqa: TRY301 - one of several places
-        except Refused as refused:
-            objection = refused
-        return Admit(
-            admission=found,
-            staged=staged,
-            node_id=node_id,
-            rekeys=rekeys,
-            ban_subjects=_ban_subjects(candidate, found),
-            bindings=bindings,
-            objection=objection,
-            approval=staged.approval,
-        )
-
-    def _may_wait(
-        self, candidate: Candidate, attestor: AttestorId, approval: Approval, now: datetime
-    ) -> Judgement:
-        """Return that an operator has to agree, if the policy would let the attestor return that grant at all.
-
-        Raises:
-            Refused: it would not; no operator needs to be asked.
-        """
-        grant = approval.grant
-        if candidate.request is None or grant.role != candidate.request.role:
-            _log.error("attestor returned another role", attestor=attestor)
-            return Broken("another role")
-        if grant.node_key_uri is not None and not self._crypto.knows_key_statement(
-            grant.node_key_uri
-        ):
-            raise Refused(JOIN, "node-key-statement", tenant_id=grant.tenant)
-        if not self._policy.allows(attestor, grant):
-            raise Refused(JOIN, "not-allowed", tenant_id=grant.tenant)
-        return Waits(
-            approval,
-            _ban_subjects(candidate, grant),
-            now + self._retry_after,
-        )
-
-
-def _ban_subjects(candidate: Candidate, admission: Admission) -> tuple[bytes, ...]:
-    """Return every proven subject of an admission by which it may be banned."""
-    subjects = [subject.digest for subject in admission.subjects]
-    if admission.token_id is not None:
-        subjects.append(Subject("token", admission.token_id).digest)
-    if admission.site is not None:
-        subjects.append(Subject("site", f"{admission.tenant}/{admission.site}").digest)
-    if admission.hardware_key is not None:
-        subjects.append(Subject("hardware-key", admission.hardware_key).digest)
-    if admission.node_key_uri is not None:
-        subjects.append(Subject("node-key", admission.node_key_uri).digest)
-    if admission.certificate is not None:
-        subjects.append(Subject("certificate", admission.certificate.hex()).digest)
-    if candidate.csr is not None:
-        subjects.append(Subject("spki", candidate.csr.spki_sha256.hex()).digest)
-    return tuple(subjects)
 
 
 def _declared(registered: Registered, refused: Refused) -> Refused:

@@ -15,14 +15,8 @@ from watchword.handlers.anchors import (
     TpmPolicy,
 )
 from watchword.handlers.attestor import Token
-from watchword.handlers.join.ports import (
-    CertificateRow,
-    NodeRow,
-    Pair,
-    Reads,
-    RequestKey,
-    RequestRow,
-)
+from watchword.handlers.join.ports import Reads
+from watchword.handlers.join.rows import CertificateRow, NodeRow, Pair, RequestKey, RequestRow
 
 _TOO_LATE = "a verifier reads after it has returned"
 

@@ -1,10 +1,7 @@
 """What a settlement writes: rows and journal entries, made from judgements. Pure but for fresh ids."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import lru_cache
-from hashlib import sha256
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -14,70 +11,24 @@ from watchword.handlers.catalog import Catalog
 from watchword.handlers.errors import Refused
 from watchword.handlers.join.approvals import ApprovalRules, Waiting
 from watchword.handlers.join.candidate import Admit, Candidate, NotJudged, Refusal
-from watchword.handlers.join.deciding import Effects, use_claims
-from watchword.handlers.join.ports import (
-    Bucket,
+from watchword.handlers.join.counted import Counted, claimed_hardware_key
+from watchword.handlers.join.deciding import Effects
+from watchword.handlers.join.private_part import joined_private, waiting_private
+from watchword.handlers.join.rows import (
     Digest,
     NewCertificate,
     NewNode,
     NewSubject,
-    RefusalRow,
     Writes,
 )
 from watchword.handlers.journal import Entry, entry, new_event_id, refusal_key, written_entry
-from watchword.schemas.canonical import b64
 from watchword.schemas.cloudevents import Attributes
 from watchword.schemas.events import JoinRefused, JoinWaiting
-from watchword.schemas.ids import ROOT, AttestorId
-from watchword.schemas.reasons import Reason
+from watchword.schemas.ids import JOIN, ROOT
 from watchword.schemas.times import rfc3339
 from watchword.schemas.topics import JOIN_REFUSED, NODE_EVENTS
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NODE_JOINED = "node.joined"
-
-
-@lru_cache(maxsize=64)  # all rows of a batch carry the same few times
-def microseconds(at: datetime) -> int:
-    """Return a time as microseconds since the epoch: exact, as PostgreSQL keeps it."""
-    since = at - _EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """A refusal, or what was not understood, to be recorded and perhaps published."""
-
-    candidate: Candidate
-    type: str
-    attestor: str
-    reason: Reason
-    tenant: str
-    hardware_key_sha256: bytes | None
-
-    @property
-    def bucket(self) -> Bucket:
-        """The bucket that bounds its publication."""
-        return (self.tenant, self.attestor, self.reason.name)
-
-    def row(self, *, published: bool) -> RefusalRow:
-        """Return the durable row."""
-        c = self.candidate
-        return RefusalRow(
-            type=self.type,
-            attestor=self.attestor,
-            reason=self.reason.name,
-            tenant=self.tenant,
-            role=None if c.request is None else c.request.role,
-            request_sha256=c.digest,
-            request_id=None if c.request is None else c.request.request_id,
-            csr_sha256=c.question.csr_sha256,
-            hardware_key_sha256=self.hardware_key_sha256,
-            topic=c.incoming.topic,
-            partition=c.incoming.partition,
-            offset=c.incoming.offset,
-            published=published,
-        )
 
 
 class Outcomes:
@@ -112,7 +63,7 @@ class Outcomes:
                 NewSubject(subject.digest, admit.node_id, subject.kind, subject.value)
                 for subject in admit.admission.subjects
             ]
-            private = _private(
+            private = joined_private(
                 candidate, admit, node, certificate, superseded.get(node.id, ()), now
             )
             entries.append(self._joined(candidate, admit, node, certificate, private, now))
@@ -185,29 +136,9 @@ class Outcomes:
                 request_id=request.request_id,
                 expires_at=rfc3339(expires_at),
             )
-            private = {
-                "row": {
-                    "attestor": key[0],
-                    "subject": b64(key[1]),
-                    "csr_sha256": b64(key[2]),
-                    "id": str(row.id),
-                    "state": "pending",
-                    "version": row.version + 1 if key in waiting.renewed else 1,
-                    "snapshot": b64(request.snapshot),
-                    "tenant": request.tenant,
-                    "pool": request.pool,
-                    "site": request.site,
-                    "role": request.role,
-                    "claims": orjson.loads(request.claims),
-                    "facts": orjson.loads(request.facts),
-                    "request_id": request.request_id,
-                    "requested_at": microseconds(now),
-                    "expires_at": microseconds(expires_at),
-                    "decided_at": None,
-                    "decided_by": None,
-                    "comment": None,
-                }
-            }
+            private = waiting_private(
+                key, request, row, renewed=key in waiting.renewed, now=now, expires_at=expires_at
+            )
             entries.append(
                 entry(
                     event,
@@ -244,7 +175,7 @@ class Outcomes:
             refused.attestor,
             self._catalog.reason(refused.attestor, refused.reason),
             refused.tenant_id or ROOT,
-            _claimed_hardware_key(candidate),
+            claimed_hardware_key(candidate),
         )
 
     def not_understood(self, candidate: Candidate, reason: str) -> Counted:
@@ -253,9 +184,9 @@ class Outcomes:
             candidate,
             "invalid",
             "join",
-            self._catalog.reason(AttestorId("join"), reason),
+            self._catalog.reason(JOIN, reason),
             ROOT,
-            _claimed_hardware_key(candidate),
+            claimed_hardware_key(candidate),
         )
 
     def refusal_entry(self, counted: Counted, now: datetime) -> Entry:
@@ -339,91 +270,3 @@ def _certificate(candidate: Candidate, admit: Admit) -> NewCertificate:
         who=f"attestor:{candidate.attestor}",
         detail=f'{{"request":"{candidate.digest.hex()}"}}',
     )
-
-
-def _private(
-    candidate: Candidate,
-    admit: Admit,
-    node: NewNode,
-    certificate: NewCertificate,
-    superseded: Sequence[Digest],
-    now: datetime,
-) -> dict[str, Any]:
-    """Return what `rebuild` folds: rows with bytes in base64 and times in microseconds."""
-    at = microseconds(now)
-    csr_sha256, spki_sha256 = b64(certificate.csr_sha256), b64(certificate.spki_sha256)
-    return {
-        "node": {
-            "id": admit.node_text,
-            "tenant": node.tenant,
-            "pool": node.pool,
-            "site": node.site,
-            "role": node.role,
-            "state": "adopting",
-            "attestor": node.attestor,
-            "token_id": node.token_id,
-            "node_key_uri": node.node_key_uri,
-            "hardware_key": node.hardware_key
-            or (admit.rekeys.hardware_key if admit.rekeys else None),
-            "generation": 1 if admit.rekeys is None else admit.rekeys.generation + 1,
-            "joined_at": at if admit.rekeys is None else None,
-            "updated_at": at,
-        },
-        "certificate": {
-            "csr_sha256": csr_sha256,
-            "node_id": admit.node_text,
-            "serial": b64(certificate.serial),
-            "tbs_sha256": b64(certificate.tbs_sha256),
-            "spki_sha256": spki_sha256,
-            "not_before": microseconds(certificate.not_before),
-            "not_after": microseconds(certificate.not_after),
-            "allowed_kinds": None
-            if certificate.allowed_kinds is None
-            else list(certificate.allowed_kinds),
-            "node_key_uri": certificate.node_key_uri,
-            "der": b64(certificate.der),
-            "is_current": True,
-            "issued_at": at,
-            "revoked_at": None,
-            "revoked_why": None,
-        },
-        "claims": [
-            {"kind": "csr", "subject": csr_sha256},
-            {"kind": "key", "subject": spki_sha256},
-        ],
-        "subjects": [
-            {"kind": s.kind, "value": s.value, "subject": b64(s.digest)}
-            for s in admit.admission.subjects
-        ],
-        "bindings": [
-            {"attestor": attestor, "subject": b64(subject)} for attestor, subject in admit.bindings
-        ],
-        "uses": [
-            {
-                "attestor": attestor,
-                "subject": b64(subject),
-                "used_at": at,
-                "expires_at": None if expires is None else microseconds(expires),
-            }
-            for (attestor, subject), expires in use_claims(candidate, admit).items()
-        ],
-        "spent": dict.fromkeys(admit.staged.spends, 1),
-        "token": admit.staged.spends[0] if admit.staged.spends else None,
-        "approval": None
-        if admit.approval is None
-        else {
-            "attestor": candidate.attestor,
-            "subject": b64(admit.approval[0]),
-            "csr_sha256": csr_sha256,
-        },
-        "revoked": [b64(digest) for digest in superseded],
-        "revoked_at": at if superseded else None,
-        "revoked_why": "re-keyed" if superseded else None,
-    }
-
-
-def _claimed_hardware_key(candidate: Candidate) -> bytes | None:
-    claims = candidate.claims
-    if claims is None or claims.hardware_key is None:
-        return None
-    return sha256(claims.hardware_key.encode()).digest()

@@ -27,7 +27,7 @@ from watchword.handlers.attestor import (
 from watchword.handlers.crypto.profile import TENANT
 from watchword.handlers.join.approvals import snapshot_of
 from watchword.handlers.join.loading import Loader
-from watchword.handlers.join.ports import NodeRow
+from watchword.handlers.join.rows import NodeRow
 from watchword.schemas.ids import AttestorId, NodeId, TenantId
 
 TOKEN_ID = re.compile(r"[a-z0-9]{16}")

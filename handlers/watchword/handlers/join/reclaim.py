@@ -17,11 +17,10 @@ from uuid import UUID
 from watchword.handlers.attestor import Admission, Token
 from watchword.handlers.errors import Refused
 from watchword.handlers.join.loading import Loader
-from watchword.handlers.join.ports import NodeRow, Pair
 from watchword.handlers.join.reading import HARDWARE_KEY, Nodes
-from watchword.schemas.ids import AttestorId
+from watchword.handlers.join.rows import NodeRow, Pair
+from watchword.schemas.ids import JOIN, AttestorId
 
-_JOIN = AttestorId("join")
 _GONE = frozenset(("retired", "deleted"))
 
 
@@ -72,7 +71,7 @@ async def which_node(
     # Step 8
     if enrolled is not None and enrolled != target:
         if target is not None or token is None or not token.allow_reclaim:
-            raise Refused(_JOIN, "already-enrolled", tenant_id=admission.tenant)
+            raise Refused(JOIN, "already-enrolled", tenant_id=admission.tenant)
         target = enrolled
     if target is None:
         # Step 10
@@ -88,7 +87,7 @@ async def which_node(
     if (node.tenant, node.role) != (admission.tenant, admission.role):
         raise refusal
     if node.state == "banned":
-        raise Refused(_JOIN, "banned", tenant_id=admission.tenant)
+        raise Refused(JOIN, "banned", tenant_id=admission.tenant)
     by_binding = bound == target
     by_token = token is not None and reclaims(token, node) and (target in (named, enrolled))
     by_certificate = await _shows_its_certificate(admission, target, loader, reads)
@@ -101,11 +100,11 @@ async def which_node(
 
     # Step 8, no downgrade
     if node.hardware_key is not None and node.hardware_key != admission.hardware_key:
-        raise Refused(_JOIN, "no-downgrade", tenant_id=admission.tenant)
+        raise Refused(JOIN, "no-downgrade", tenant_id=admission.tenant)
     if node.node_key_uri is not None and node.node_key_uri != admission.node_key_uri:
-        raise Refused(_JOIN, "no-downgrade", tenant_id=admission.tenant)
+        raise Refused(JOIN, "no-downgrade", tenant_id=admission.tenant)
     if not (by_binding or by_certificate) and await loader.bound_to(target) - set(bindings):
-        raise Refused(_JOIN, "no-downgrade", tenant_id=admission.tenant)
+        raise Refused(JOIN, "no-downgrade", tenant_id=admission.tenant)
     return Place(node, bindings)
 
 

@@ -36,7 +36,8 @@ from watchword.handlers.join.deciding import (
     use_claims,
 )
 from watchword.handlers.join.outcomes import Outcomes
-from watchword.handlers.join.ports import (
+from watchword.handlers.join.ports import Session
+from watchword.handlers.join.rows import (
     DEFERRED,
     JOINED,
     REFUSED,
@@ -46,7 +47,6 @@ from watchword.handlers.join.ports import (
     Pair,
     RefusalRow,
     RequestKey,
-    Session,
 )
 from watchword.handlers.journal import new_event_id
 

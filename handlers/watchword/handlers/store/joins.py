@@ -8,7 +8,8 @@ from uuid import UUID
 
 import asyncpg
 
-from watchword.handlers.join.ports import (
+from watchword.handlers.join.ports import Session
+from watchword.handlers.join.rows import (
     Bucket,
     Digest,
     InboxClaim,
@@ -19,7 +20,6 @@ from watchword.handlers.join.ports import (
     RefusalRow,
     RequestKey,
     RequestRow,
-    Session,
     TokenState,
     Writes,
 )

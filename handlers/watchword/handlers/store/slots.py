@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from watchword.handlers.join.ports import Bucket
+from watchword.handlers.join.rows import Bucket
 from watchword.handlers.store.connection import Connection
 from watchword.handlers.store.join_statements import SLOTS
 from watchword.handlers.store.translate import FOREIGN, translate

@@ -24,8 +24,8 @@ from watchword.handlers.join.candidate import (
     Waits,
 )
 from watchword.handlers.join.deciding import World, csr_claim, decide, key_claim
-from watchword.handlers.join.ports import AdmittedCsr, NewRequest, NodeRow, RequestRow, TokenState
 from watchword.handlers.join.records import Incoming
+from watchword.handlers.join.rows import AdmittedCsr, NewRequest, NodeRow, RequestRow, TokenState
 from watchword.schemas.ids import AttestorId, TenantId, TokenId
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

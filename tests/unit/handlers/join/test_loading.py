@@ -9,8 +9,9 @@ import pytest
 
 from watchword.handlers.errors import StoreUnavailable
 from watchword.handlers.join.loading import Loader
-from watchword.handlers.join.ports import Pair, Reads
+from watchword.handlers.join.ports import Reads
 from watchword.handlers.join.reading import Bindings, Nodes, Tokens
+from watchword.handlers.join.rows import Pair
 from watchword.schemas.ids import NodeId
 
 OWNER = NodeId(UUID(int=1))

@@ -1,0 +1,162 @@
+"""What follows from a verifier's result, without the locks: steps 5, 6 and 8 to 11 of the order of checks.
+
+Bans (step 7) come before what steps 8 to 11 object, and are read under the locks: an objection is noted.
+"""
+
+from datetime import datetime, timedelta
+
+import structlog
+from uuid_utils.compat import uuid7
+
+from watchword.handlers.attestor import (
+    Admission,
+    Approval,
+    Challenge,
+    Deferral,
+    Staged,
+    Subject,
+)
+from watchword.handlers.catalog import Registered
+from watchword.handlers.crypto.join_crypto import JoinCrypto
+from watchword.handlers.errors import Refused
+from watchword.handlers.join.approvals import snapshot_of
+from watchword.handlers.join.candidate import Admit, Broken, Candidate, Challenged, Judgement, Waits
+from watchword.handlers.join.contract import fault_in_effects, fault_of
+from watchword.handlers.join.expectations import meets
+from watchword.handlers.join.loading import Loader
+from watchword.handlers.join.policy import JoinPolicy
+from watchword.handlers.join.reading import Nodes, Tokens
+from watchword.handlers.join.reclaim import which_node
+from watchword.handlers.join.rows import NodeRow, Pair
+from watchword.schemas.ids import JOIN, AttestorId
+
+_log = structlog.get_logger(__name__)
+
+
+class Conclusions:
+    """Holds verifiers to the contract, and makes judgements of what they return."""
+
+    def __init__(self, crypto: JoinCrypto, policy: JoinPolicy, retry_after: timedelta) -> None:
+        """`retry_after` is when a machine that waits for an operator is to ask again."""
+        self._crypto = crypto
+        self._policy = policy
+        self._retry_after = retry_after
+
+    async def conclude(
+        self,
+        candidate: Candidate,
+        registered: Registered,
+        found: Admission | Deferral,
+        staged: Staged,
+        now: datetime,
+        loader: Loader,
+    ) -> Judgement:
+        """Return what follows from the verifier's result: steps 5 to 11, without the bans.
+
+        Raises:
+            Refused: a check of the core's failed.
+        """
+        attestor = AttestorId(registered.attestor.id)
+        if (fault := fault_of(found) or fault_in_effects(staged)) is not None:
+            _log.error("attestor broke its contract", attestor=attestor, fault=fault)
+            return Broken(fault)
+        if isinstance(found, Challenge | Approval):
+            if staged.spends or staged.uses:
+                _log.error("spends staged with a deferral", attestor=attestor)
+                return Broken("spends staged with a deferral")
+            if isinstance(found, Challenge):
+                return Challenged(found)
+            return self._may_wait(candidate, attestor, found, now)
+        request, claims = candidate.request, candidate.claims
+        if request is None or claims is None or found.role != request.role:
+            _log.error("attestor returned another role", attestor=attestor)
+            return Broken("another role")
+
+        if staged.approval is not None and staged.approval[1] != snapshot_of(found):
+            _log.error("attestor returned another grant than was approved", attestor=attestor)
+            return Broken("another grant than was approved")
+
+        # Step 5
+        if found.node_key_uri is not None and not self._crypto.knows_key_statement(
+            found.node_key_uri
+        ):
+            raise Refused(JOIN, "node-key-statement", tenant_id=found.tenant)
+
+        # Step 6
+        token = None
+        if found.token_id is not None:
+            token = await Tokens(loader, candidate.reads).get(found.token_id)
+            if token is None:
+                _log.error("attestor named a token that does not exist", attestor=attestor)
+                return Broken("no such token")
+            if not meets(token.expect, claims):
+                raise Refused(JOIN, "expect-mismatch", tenant_id=found.tenant)
+
+        # Steps 8 to 11
+        objection: Refused | None = None
+        node_id = uuid7()
+        rekeys: NodeRow | None = None
+        bindings: tuple[Pair, ...] = ()
+        try:
+            place = await which_node(
+                attestor, found, token, Nodes(loader, candidate.reads), loader, candidate.reads
+            )
+            bindings = place.bindings
+            if place.rekeys is not None:
+                node_id, rekeys = place.rekeys.id, place.rekeys
+            if not self._policy.allows(attestor, found):
+                raise Refused(JOIN, "not-allowed", tenant_id=found.tenant)  # noqa: TRY301 - one of several places
+        except Refused as refused:
+            objection = refused
+        return Admit(
+            admission=found,
+            staged=staged,
+            node_id=node_id,
+            rekeys=rekeys,
+            ban_subjects=ban_subjects(candidate, found),
+            bindings=bindings,
+            objection=objection,
+            approval=staged.approval,
+        )
+
+    def _may_wait(
+        self, candidate: Candidate, attestor: AttestorId, approval: Approval, now: datetime
+    ) -> Judgement:
+        """Return that an operator has to agree, if the policy would let the attestor return that grant at all.
+
+        Raises:
+            Refused: it would not; no operator needs to be asked.
+        """
+        grant = approval.grant
+        if candidate.request is None or grant.role != candidate.request.role:
+            _log.error("attestor returned another role", attestor=attestor)
+            return Broken("another role")
+        if grant.node_key_uri is not None and not self._crypto.knows_key_statement(
+            grant.node_key_uri
+        ):
+            raise Refused(JOIN, "node-key-statement", tenant_id=grant.tenant)
+        if not self._policy.allows(attestor, grant):
+            raise Refused(JOIN, "not-allowed", tenant_id=grant.tenant)
+        return Waits(
+            approval,
+            ban_subjects(candidate, grant),
+            now + self._retry_after,
+        )
+
+
+def ban_subjects(candidate: Candidate, admission: Admission) -> tuple[bytes, ...]:
+    """Return every proven subject of an admission by which it may be banned."""
+    subjects = [subject.digest for subject in admission.subjects]
+    if admission.token_id is not None:
+        subjects.append(Subject("token", admission.token_id).digest)
+    if admission.site is not None:
+        subjects.append(Subject("site", f"{admission.tenant}/{admission.site}").digest)
+    if admission.hardware_key is not None:
+        subjects.append(Subject("hardware-key", admission.hardware_key).digest)
+    if admission.node_key_uri is not None:
+        subjects.append(Subject("node-key", admission.node_key_uri).digest)
+    if admission.certificate is not None:
+        subjects.append(Subject("certificate", admission.certificate.hex()).digest)
+    if candidate.csr is not None:
+        subjects.append(Subject("spki", candidate.csr.spki_sha256.hex()).digest)
+    return tuple(subjects)

@@ -1,0 +1,148 @@
+"""The private part of a journal entry: what `rebuild` folds, and nobody is told.
+
+Rows with bytes in base64 and times as microseconds since the epoch.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from watchword.handlers.join.candidate import Admit, Candidate
+from watchword.handlers.join.deciding import use_claims
+from watchword.handlers.join.rows import (
+    Digest,
+    NewCertificate,
+    NewNode,
+    NewRequest,
+    RequestKey,
+    RequestRow,
+)
+from watchword.schemas.canonical import b64
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@lru_cache(maxsize=64)  # all rows of a batch carry the same few times
+def microseconds(at: datetime) -> int:
+    """Return a time as microseconds since the epoch: exact, as PostgreSQL keeps it."""
+    since = at - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def joined_private(
+    candidate: Candidate,
+    admit: Admit,
+    node: NewNode,
+    certificate: NewCertificate,
+    superseded: Sequence[Digest],
+    now: datetime,
+) -> dict[str, Any]:
+    """Return the rows of an admission."""
+    at = microseconds(now)
+    csr_sha256, spki_sha256 = b64(certificate.csr_sha256), b64(certificate.spki_sha256)
+    return {
+        "node": {
+            "id": admit.node_text,
+            "tenant": node.tenant,
+            "pool": node.pool,
+            "site": node.site,
+            "role": node.role,
+            "state": "adopting",
+            "attestor": node.attestor,
+            "token_id": node.token_id,
+            "node_key_uri": node.node_key_uri,
+            "hardware_key": node.hardware_key
+            or (admit.rekeys.hardware_key if admit.rekeys else None),
+            "generation": 1 if admit.rekeys is None else admit.rekeys.generation + 1,
+            "joined_at": at if admit.rekeys is None else None,
+            "updated_at": at,
+        },
+        "certificate": {
+            "csr_sha256": csr_sha256,
+            "node_id": admit.node_text,
+            "serial": b64(certificate.serial),
+            "tbs_sha256": b64(certificate.tbs_sha256),
+            "spki_sha256": spki_sha256,
+            "not_before": microseconds(certificate.not_before),
+            "not_after": microseconds(certificate.not_after),
+            "allowed_kinds": None
+            if certificate.allowed_kinds is None
+            else list(certificate.allowed_kinds),
+            "node_key_uri": certificate.node_key_uri,
+            "der": b64(certificate.der),
+            "is_current": True,
+            "issued_at": at,
+            "revoked_at": None,
+            "revoked_why": None,
+        },
+        "claims": [
+            {"kind": "csr", "subject": csr_sha256},
+            {"kind": "key", "subject": spki_sha256},
+        ],
+        "subjects": [
+            {"kind": s.kind, "value": s.value, "subject": b64(s.digest)}
+            for s in admit.admission.subjects
+        ],
+        "bindings": [
+            {"attestor": attestor, "subject": b64(subject)} for attestor, subject in admit.bindings
+        ],
+        "uses": [
+            {
+                "attestor": attestor,
+                "subject": b64(subject),
+                "used_at": at,
+                "expires_at": None if expires is None else microseconds(expires),
+            }
+            for (attestor, subject), expires in use_claims(candidate, admit).items()
+        ],
+        "spent": dict.fromkeys(admit.staged.spends, 1),
+        "token": admit.staged.spends[0] if admit.staged.spends else None,
+        "approval": None
+        if admit.approval is None
+        else {
+            "attestor": candidate.attestor,
+            "subject": b64(admit.approval[0]),
+            "csr_sha256": csr_sha256,
+        },
+        "revoked": [b64(digest) for digest in superseded],
+        "revoked_at": at if superseded else None,
+        "revoked_why": "re-keyed" if superseded else None,
+    }
+
+
+def waiting_private(
+    key: RequestKey,
+    request: NewRequest,
+    row: RequestRow,
+    *,
+    renewed: bool,
+    now: datetime,
+    expires_at: datetime,
+) -> dict[str, Any]:
+    """Return the row of a join that waits for an operator."""
+    return {
+        "row": {
+            "attestor": key[0],
+            "subject": b64(key[1]),
+            "csr_sha256": b64(key[2]),
+            "id": str(row.id),
+            "state": "pending",
+            "version": row.version + 1 if renewed else 1,
+            "snapshot": b64(request.snapshot),
+            "tenant": request.tenant,
+            "pool": request.pool,
+            "site": request.site,
+            "role": request.role,
+            "claims": orjson.loads(request.claims),
+            "facts": orjson.loads(request.facts),
+            "request_id": request.request_id,
+            "requested_at": microseconds(now),
+            "expires_at": microseconds(expires_at),
+            "decided_at": None,
+            "decided_by": None,
+            "comment": None,
+        }
+    }

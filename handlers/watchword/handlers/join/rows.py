@@ -1,0 +1,217 @@
+"""The rows that the join core reads and writes, without knowing of which store."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from watchword.schemas.ids import Role
+
+Digest = bytes
+"""32 bytes of SHA-256."""
+
+Pair = tuple[str, bytes]
+"""(attestor, subject) of a use or binding; (`csr` or `key`, SHA-256) of an admission claim."""
+
+JOINED, REFUSED, DEFERRED, INVALID, UNSUPPORTED = 1, 2, 3, 4, 5
+"""Outcomes in the inbox."""
+
+
+@dataclass(frozen=True, slots=True)
+class InboxRow:
+    """The recorded outcome of request bytes."""
+
+    digest: Digest
+    outcome: int
+    node_id: UUID | None
+    csr_sha256: Digest | None
+    reason: str | None
+    not_after: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What is known before anything is judged; `now` judges and stamps the attempt."""
+
+    now: datetime
+    inbox: Mapping[Digest, InboxRow]
+    csrs: Mapping[Digest, UUID]
+    keys: Mapping[Digest, UUID]
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedCsr:
+    """The admission of a CSR and what became of it since."""
+
+    csr_sha256: Digest
+    node_id: UUID
+    serial: bytes
+    der: bytes
+    not_before: datetime
+    not_after: datetime
+    allowed_kinds: tuple[str, ...] | None
+    stands: bool
+    """The certificate is current and unrevoked, and the node adopting or active."""
+    tenant: str
+    pool: str
+    site: str | None
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node under its lock, or as read."""
+
+    id: UUID
+    tenant: str
+    pool: str
+    site: str | None
+    role: Role
+    state: str
+    attestor: str
+    node_key_uri: str | None
+    hardware_key: str | None
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenState:
+    """What can change of a token, under its lock."""
+
+    uses_left: int
+    expires_at: datetime | None
+    revoked: bool
+
+
+class InboxClaim(NamedTuple):
+    """The outcome that the attempt expects for request bytes; fields in the order of the type `inbox_claim`."""
+
+    digest: Digest
+    outcome: int
+    node_id: UUID | None
+    csr_sha256: Digest | None
+    reason: str | None
+    not_after: datetime | None
+
+
+class NewNode(NamedTuple):
+    """A row of `nodes`; fields in the order of the type `new_node`."""
+
+    id: UUID
+    tenant: str
+    pool: str
+    site: str | None
+    role: Role
+    attestor: str
+    token_id: str | None
+    node_key_uri: str | None
+    hardware_key: str | None
+
+
+class NewCertificate(NamedTuple):
+    """A row of `node_certs`; fields in the order of the type `new_certificate`."""
+
+    csr_sha256: Digest
+    node_id: UUID
+    serial: bytes
+    tbs_sha256: Digest
+    spki_sha256: Digest
+    not_before: datetime
+    not_after: datetime
+    allowed_kinds: tuple[str, ...] | None
+    node_key_uri: str | None
+    der: bytes
+    who: str
+    detail: str
+    """JSON object for the audit row."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewSubject:
+    """A row of `node_subjects`."""
+
+    subject: Digest
+    node_id: UUID
+    kind: str
+    value: str
+
+
+class RefusalRow(NamedTuple):
+    """A row of `refusals`; fields in the order of the type `new_refusal`. `type` is `refused` or `invalid`."""
+
+    type: str
+    attestor: str
+    reason: str
+    tenant: str
+    role: str | None
+    request_sha256: Digest
+    request_id: str | None
+    csr_sha256: Digest | None
+    hardware_key_sha256: Digest | None
+    topic: str
+    partition: int
+    offset: int
+    published: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """Everything that can conflict with nobody, for one statement each."""
+
+    spends: Mapping[str, int]
+    nodes: Sequence[NewNode]
+    rekeyed: Sequence[NewNode]
+    certificates: Sequence[NewCertificate]
+    subjects: Sequence[NewSubject]
+
+
+Bucket = tuple[str, str, str]
+"""(tenant stream, attestor, reason)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateRow:
+    """A certificate that was issued to a node, by the SHA-256 of its TBS."""
+
+    tbs_sha256: Digest
+    node_id: UUID
+    spki_sha256: Digest
+    not_before: datetime
+    not_after: datetime
+    allowed_kinds: tuple[str, ...] | None
+    node_key_uri: str | None
+    is_current: bool
+    revoked: bool
+
+
+RequestKey = tuple[str, bytes, bytes]
+"""(attestor, subject, SHA-256 of the CSR) of a join that waits or waited for an operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRow:
+    """A join request as read, or under its lock. `state` is pending, approved, rejected, expired or consumed."""
+
+    key: RequestKey
+    id: UUID
+    state: str
+    version: int
+    snapshot: bytes
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewRequest:
+    """A row of `join_requests` that waits. `claims` and `facts` are JSON objects."""
+
+    key: RequestKey
+    id: UUID
+    snapshot: bytes
+    tenant: str
+    pool: str
+    site: str | None
+    role: Role
+    claims: str
+    facts: str
+    request_id: str
