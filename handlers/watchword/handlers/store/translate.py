@@ -1,6 +1,6 @@
 """The driver's errors in our own words, once, where they enter.
 
-A statement that PostgreSQL refuses for its data or its shape (SQLSTATE classes 21, 22, 23 and 42)
+A statement that PostgreSQL refuses for its data or its shape (SQLSTATE classes 21, 22, 23, 42 and 54)
 is `StoreRejected`: trying again would fail again. Everything else is `StoreUnavailable`, also an
 error without SQLSTATE (asyncpg raises `InternalClientError`, `InterfaceError` and OSErrors when a
 backend dies in COMMIT): whether a commit happened is unknown, and the batch runs again.
@@ -13,7 +13,8 @@ import asyncpg
 
 from watchword.handlers.errors import StoreRejected, StoreUnavailable
 
-DATA_CLASSES = frozenset(("21", "22", "23", "42"))
+DATA_CLASSES = frozenset(("21", "22", "23", "42", "54"))
+"""54 is a limit of the program that the data exceed, such as the size of an index row: for ever."""
 
 
 def translate(error: Exception) -> StoreRejected | StoreUnavailable:
