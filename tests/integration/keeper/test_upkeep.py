@@ -143,7 +143,7 @@ async def test_joins_that_waited_too_long_expire_with_an_event_each(
     ):
         await connection.execute(_REQUESTS.format(state=state, ago=ago, count=count))
     await connection.execute(
-        "UPDATE join_requests SET expires_at = watchword.now() + interval '1 minute'"
+        "UPDATE join_requests SET expires_at = watchword.now() + interval '1 day'"
         " WHERE ctid = ANY(ARRAY(SELECT ctid FROM join_requests WHERE state = 'pending' LIMIT 3))"
     )
     keeper = Keeper(options())

@@ -14,7 +14,6 @@ class JoinStatements:
     read_tokens: str
     read_nodes: str
     read_bindings: str
-    lock_bans: str
     claim_inbox: str
     read_inbox: str
     lock_tokens: str

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import asyncpg
 
+from watchword.handlers.errors import StoreUnavailable
 from watchword.handlers.join.ports import Session
 from watchword.handlers.join.rows import (
     Bucket,
@@ -33,6 +34,9 @@ from watchword.handlers.store.translate import FOREIGN, is_away
 
 BAN_LOCK = 0x62616E73
 """The advisory lock of bans (`bans` in ASCII): shared by batches, exclusive for a ban."""
+
+_BEGIN = f"BEGIN; SELECT pg_advisory_xact_lock_shared({BAN_LOCK})"
+"""A ban takes the same lock exclusive, so it waits for the batches that run and stops the next ones."""
 
 _IDENTITY = """
 SELECT concat_ws(' ', pg_current_xact_id()::text, current_user, current_setting('search_path'))
@@ -67,33 +71,32 @@ class JoinSession(ReadingConnection):
         super().__init__(connection)
         self._slots = slots
         self._learned = Learned()
-        self._transaction: Any = None
 
     # The transaction
 
     async def begin(self) -> None:
         """See `join.ports.Session`."""
-        try:
-            self._transaction = self.connection.transaction()
-            await self._transaction.start()
-        except FOREIGN as error:
-            raise self._translated(error) from error
         self._learned = Learned()
-        await self._execute(JOINS.lock_bans, BAN_LOCK)
+        # One message: with batches of one, what a join costs is mostly the statements' ways there and back.
+        await self._execute(_BEGIN)
 
     async def commit(self) -> None:
         """See `join.ports.Session`."""
         try:
-            await self._transaction.commit()
+            done = await self.connection.execute("COMMIT")
         except FOREIGN as error:
             raise self._translated(error) from error
+        if done != "COMMIT":
+            # PostgreSQL answers so to the COMMIT of a transaction that an error has ended.
+            message = "the transaction was rolled back"
+            raise StoreUnavailable(message)
         self._slots.remember(self._learned)
 
     async def rollback(self) -> None:
         """See `join.ports.Session`."""
         try:
             async with asyncio.timeout(2):
-                await self._transaction.rollback()
+                await self.connection.execute("ROLLBACK")
         except (*FOREIGN, TimeoutError):
             self.connection.terminate()
 

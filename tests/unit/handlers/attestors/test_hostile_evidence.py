@@ -104,7 +104,7 @@ _BYTES = st.binary(max_size=2048)
 
 
 @pytest.mark.parametrize("name", TARGETS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_cut_spliced_and_flipped_evidence_never_admits(name: str, data: st.DataObject) -> None:
     """Random damage to good evidence, at any place."""
@@ -116,14 +116,14 @@ def test_cut_spliced_and_flipped_evidence_never_admits(name: str, data: st.DataO
 
 
 @pytest.mark.parametrize("name", TARGETS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(payload=_BYTES)
 def test_random_bytes_never_admit(name: str, payload: bytes) -> None:
     """Bytes that nobody made on purpose."""
     assert isinstance(TARGETS[name]().hold(payload), Refused)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     parts=st.tuples(
         st.sampled_from([b"x509pop/1", b"x509pop/2"]),
@@ -139,7 +139,7 @@ def test_certificates_of_any_bytes_never_break_the_verifier(
     assert isinstance(x509pop().hold(length_prefixed(*parts)), Refused)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(at=st.integers(0, 700), byte=st.integers(0, 255), which=st.sampled_from([1, 2]))
 def test_certificate_with_one_byte_changed_never_admits(at: int, byte: int, which: int) -> None:
     """One byte of the leaf or the intermediate, wherever it is: no signature holds over it."""

@@ -14,7 +14,8 @@ from watchword.handlers.catalog import Catalog
 from watchword.handlers.errors import Refused
 from watchword.handlers.join import outcomes as outcomes_module
 from watchword.handlers.join.candidate import Candidate, NotJudged, Refusal
-from watchword.handlers.join.outcomes import Outcomes, microseconds
+from watchword.handlers.join.outcomes import Outcomes
+from watchword.handlers.join.private_part import microseconds
 from watchword.handlers.join.records import Incoming
 from watchword.schemas.events import JoinRefused
 from watchword.schemas.ids import AttestorId, TenantId

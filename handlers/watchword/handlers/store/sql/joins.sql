@@ -27,10 +27,6 @@ FROM nodes WHERE id = ANY($1::uuid[]);
 SELECT b.attestor, b.subject, b.node_id
 FROM node_bindings b JOIN unnest($1::text[], $2::bytea[]) AS wanted (attestor, subject) USING (attestor, subject);
 
--- lock_bans
--- A ban takes the same lock exclusive, so it waits for the batches that run and stops the next ones.
-SELECT pg_advisory_xact_lock_shared($1);
-
 -- claim_inbox
 -- Sorted, before all else. An expired deferral may be judged anew; what does not come back is somebody else's.
 INSERT INTO inbox (digest, outcome, node_id, csr_sha256, reason, not_after, at)
