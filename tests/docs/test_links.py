@@ -18,7 +18,7 @@ PAGES = sorted(
 )
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 _TEST = re.compile(
-    r"`((?:unit|integration|acceptance|vectors|benchmarks)/[a-z_/]+\.py)(?:::(test_[a-z0-9_]+))?"
+    r"`((?:unit|integration|acceptance|vectors|benchmarks)/[a-z_/0-9]+\.py)(?:::(test_[a-z0-9_]+))?"
 )
 
 
@@ -30,12 +30,22 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
-def test_every_promise_names_a_test_that_exists() -> None:
-    """A promise whose test was renamed away is only a sentence."""
-    text = (ROOT / "docs" / "promises.md").read_text("utf-8")
+@pytest.mark.parametrize("page", ["promises.md", "threat-model.md"])
+def test_every_promise_names_a_test_that_exists(page: str) -> None:
+    """A promise, or an answer to an attack, whose test was renamed away is only a sentence."""
+    text = (ROOT / "docs" / page).read_text("utf-8")
     named = _TEST.findall(text)
     assert len(named) > 15
     for file, test in named:
         path = ROOT / "tests" / file
         assert path.exists(), file
         assert not test or f"def {test}(" in path.read_text("utf-8"), f"{file}::{test}"
+
+
+def test_every_attack_is_answered_by_a_test() -> None:
+    """What stops an attacker is a wish until a test has seen it."""
+    text = (ROOT / "docs" / "threat-model.md").read_text("utf-8")
+    table = text.partition("## What they try")[2].partition("## What is left")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 25
+    assert [row for row in rows if not _TEST.search(row)] == []

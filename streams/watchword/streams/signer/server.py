@@ -167,6 +167,16 @@ class _Server:
             _log.exception("signer failed")
             return FrameKind.UNAVAILABLE, b"the signer failed"
         counters.certificates += len(issued)
+        # Whatever becomes of the workers and their database, here stands what was signed.
+        _log.info(
+            "certificates signed",
+            extra={
+                "certificates": [
+                    f"{certificate.serial.hex()} {order.tenant}/{order.node_id}"
+                    for order, certificate in zip(orders, issued, strict=True)
+                ]
+            },
+        )
         return FrameKind.CERTIFICATES, encode_certificates(issued)
 
     def _may_call(self, writer: asyncio.StreamWriter) -> bool:

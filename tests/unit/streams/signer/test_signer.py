@@ -399,3 +399,19 @@ async def test_what_is_known_of_the_chain_outlives_a_signer_that_is_away(
     await running.stop()
 
     assert await signer.chain() == before
+
+
+async def test_whatever_is_signed_stands_in_the_signers_own_log(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker that was broken into can write what it likes into the database, and nothing here."""
+    caplog.set_level("INFO", logger=server_module.__name__)
+    signer = SocketSigner(running.path)
+    orders = [order(), replace(order(), tenant="umbrella")]
+    issued = await signer.issue(orders)
+    [record] = [r for r in caplog.records if r.message == "certificates signed"]
+    assert vars(record)["certificates"] == [
+        f"{certificate.serial.hex()} {asked.tenant}/{asked.node_id}"
+        for asked, certificate in zip(orders, issued, strict=True)
+    ]
+    await signer.close()
