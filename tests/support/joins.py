@@ -255,6 +255,7 @@ async def join_bench(  # noqa: PLR0913 - what a test may change
     worker: str = "w0",
     observer: Observer | None = None,
     waiting_per_tenant: int = 1000,
+    evicts_on_theft: bool = True,
 ) -> AsyncGenerator[Bench]:
     """Give a service on this database; an attestor may return what its `limits` say, else anything."""
     made, seal_to, signing, authority = crypto or keys()
@@ -280,6 +281,7 @@ async def join_bench(  # noqa: PLR0913 - what a test may change
             before_commit=before_commit,
             observer=observer or Unobserved(),
             waiting_per_tenant=waiting_per_tenant,
+            evicts_on_theft=evicts_on_theft,
         ),
     )
     bench = Bench(dsn, engine, seal_to, signing, authority)

@@ -10,7 +10,7 @@ import structlog
 from watchword.handlers.attestor import Attestor
 from watchword.handlers.errors import ConfigRefused
 from watchword.schemas.ids import RESERVED_ATTESTOR_IDS, ROLES, AttestorId
-from watchword.schemas.reasons import CORE, OTHER, REASON, STANDARD_BY_NAME, Reason
+from watchword.schemas.reasons import CORE_BY_ID, OTHER, REASON, STANDARD_BY_NAME, Reason
 from watchword.schemas.requests import ATTESTOR_ID
 
 _log = structlog.get_logger(__name__)
@@ -71,8 +71,8 @@ class Catalog:
 
     def reason(self, attestor: AttestorId, name: str) -> Reason:
         """Return the reason of a refusal, whoever made it."""
-        if attestor == "join" and name in CORE:
-            return CORE[name]
+        if (found := CORE_BY_ID.get(attestor, {}).get(name)) is not None:
+            return found
         registered = self._by_id.get(attestor)
         return STANDARD_BY_NAME[OTHER] if registered is None else registered.reason(name)
 

@@ -50,6 +50,8 @@ class JoinSeams:
     before_commit: Callable[[], None] = lambda: None
     waiting_per_tenant: int = 1000
     waiting_per_site: int = 200
+    evicts_on_theft: bool = True
+    """Whether a second key that is renewed from one certificate costs the node its place, or is only told."""
 
 
 def create_join_service(
@@ -91,6 +93,7 @@ def create_join_service(
             approvals=ApprovalRules(
                 clock.approval_ttl, seams.waiting_per_tenant, seams.waiting_per_site
             ),
+            evicts_on_theft=seams.evicts_on_theft,
         ),
         Answering(
             crypto,

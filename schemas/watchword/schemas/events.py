@@ -50,6 +50,75 @@ class NodeJoined(Event, frozen=True):
     request_id: str
 
 
+class NodeRenewed(Event, frozen=True):
+    """A node has a new certificate for a new key; what it was granted stays."""
+
+    type: Literal["node.renewed"] = "node.renewed"
+    node_id: str
+    role: Role
+    pool: str
+    site: str | None
+    node_key: str
+    """The proven `urn:bc:tpm-ak:…`, else `unattested`."""
+    csr_sha256: Sha256Hex
+    certificate_serial: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    replaces_serial: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    not_before: Instant
+    not_after: Instant
+    allowed_kinds: tuple[str, ...] | None
+    request_id: str
+    who: str
+    why: str
+
+
+class NodeKeyConflict(Event, frozen=True):
+    """Two different keys were renewed from one certificate: whoever holds its key is not one machine.
+
+    Once for each certificate. `node.evicted` follows in the same transaction, unless the deployment
+    only wants to be told.
+    """
+
+    type: Literal["node.key.conflict"] = "node.key.conflict"
+    node_id: str
+    certificate_serial: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    """The certificate that both renewed from."""
+    csr_sha256: Sha256Hex
+    """The second CSR."""
+    request_id: str
+    evicts: bool
+    who: str
+    why: str
+
+
+class NodeChanged(Event, frozen=True):
+    """A node's standing changed: by an operator, or by the service itself (`who` says).
+
+    Evicted: it must attest again. Banned: it may not. Retired and deleted: it is gone. Unbanned: it is
+    evicted now.
+    """
+
+    type: Literal["node.evicted", "node.banned", "node.unbanned", "node.retired", "node.deleted"]
+    node_id: str
+    role: Role
+    pool: str
+    site: str | None
+    was: str
+    """The state before."""
+    who: str
+    why: str
+
+
+class NodeCertificateRevoked(Event, frozen=True):
+    """A certificate of a node counts no more; the next CRL has it."""
+
+    type: Literal["node.certificate.revoked"] = "node.certificate.revoked"
+    node_id: str
+    certificate_serial: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    not_after: Instant
+    who: str
+    why: str
+
+
 class JoinWaiting(Event, frozen=True):
     """A join waits for an operator; its evidence has authenticated the tenant."""
 

@@ -1,7 +1,7 @@
 """Why a machine was refused or not understood: a closed list, because it goes on the wire.
 
 A reason is `<attestor>:<reason>` in kebab-case. Each has a stable code that is never reused; a
-retired name stays reserved. The core's own are under `join`; every attestor also has the
+retired name stays reserved. The core's own are under `join` and `renew`; every attestor also has the
 `STANDARD` ones; the rest an attestor declares itself.
 """
 
@@ -154,6 +154,43 @@ JOIN_TOKEN: tuple[Reason, ...] = (
     Reason("wrong-role", "WJ0306", "medium", "The token is for machines of another role."),
 )
 
+RENEWAL: tuple[Reason, ...] = (
+    Reason("malformed", "WJ0900", "low", "The evidence is no proof of a certificate's key."),
+    Reason(
+        "unknown-certificate",
+        "WJ0901",
+        "medium",
+        "No certificate of that TBS was ever issued here.",
+    ),
+    Reason(
+        "signature",
+        "WJ0902",
+        "high",
+        "The certificate's key did not sign this renewal: other key, CSR or request.",
+        attack=True,
+    ),
+    Reason("wrong-role", "WJ0903", "medium", "The node has another role than the request names."),
+    Reason("node-state", "WJ0904", "medium", "The node is neither adopting nor active."),
+    Reason("revoked", "WJ0905", "high", "The certificate is revoked.", attack=True),
+    Reason(
+        "expired", "WJ0906", "low", "The certificate has expired; the node has to attest again."
+    ),
+    Reason("superseded", "WJ0907", "medium", "The node has a newer certificate."),
+    Reason(
+        "key-conflict",
+        "WJ0908",
+        "high",
+        "Two different keys were renewed from one certificate: its key is in two hands.",
+        attack=True,
+    ),
+    Reason(
+        "key-statement-unknown",
+        "WJ0909",
+        "medium",
+        "The certificate's key statement cannot be proved for the new key.",
+    ),
+)
+
 
 def _named(reasons: tuple[Reason, ...]) -> dict[str, Reason]:
     return {reason.name: reason for reason in reasons}
@@ -161,5 +198,8 @@ def _named(reasons: tuple[Reason, ...]) -> dict[str, Reason]:
 
 CORE: dict[str, Reason] = _named(JOIN_REFUSALS + JOIN_INVALID)
 """The reasons under `join`, by name."""
+
+CORE_BY_ID: dict[str, dict[str, Reason]] = {"join": CORE, "renew": _named(RENEWAL)}
+"""The core's own reasons, by the id that they stand under."""
 
 STANDARD_BY_NAME: dict[str, Reason] = _named(STANDARD)

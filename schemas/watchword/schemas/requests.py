@@ -20,6 +20,9 @@ MAX_CSR_BYTES = 8 * 1024
 DEFAULT_ATTESTOR = AttestorId("join-token")
 """What an empty `attestor` means."""
 
+RENEWAL_ATTESTOR = AttestorId("renew")
+"""What `attestor` is in a request of kind `renew`: a reserved id, which no attestor can have."""
+
 INFO_LABEL = b"watchword join v1"
 
 ATTESTOR_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")

@@ -11,7 +11,15 @@ from watchword.handlers.crypto.profile import IssuedCertificate
 from watchword.handlers.crypto.responses import Question
 from watchword.handlers.errors import InvalidInput, Refused
 from watchword.handlers.join.records import Incoming
-from watchword.handlers.join.rows import INVALID, UNSUPPORTED, AdmittedCsr, InboxRow, NodeRow, Pair
+from watchword.handlers.join.rows import (
+    INVALID,
+    UNSUPPORTED,
+    AdmittedCsr,
+    InboxRow,
+    NodeRow,
+    Pair,
+    Renewable,
+)
 from watchword.schemas.canonical import unb64
 from watchword.schemas.errors import SchemaError
 from watchword.schemas.ids import AttestorId
@@ -74,6 +82,22 @@ class Admit:
         self.node_text = str(self.node_id)
 
 
+@dataclass(slots=True)
+class Renewal(Admit):
+    """The holder of a node's certificate wants one for a new key. It claims, locks and settles as a re-key does."""
+
+    renews: Renewable = field(kw_only=True)
+    """The certificate that it is renewed from, as it was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Theft:
+    """A second key from one certificate: refused, and the node's certificates with it."""
+
+    contested: Renewable
+    refused: Refused
+
+
 @dataclass(frozen=True, slots=True)
 class Challenged:
     """The machine has to answer; nothing is written."""
@@ -103,7 +127,9 @@ class Rejudge:
     """Something that was read has changed: the next attempt verifies again."""
 
 
-Judgement = Replay | NotJudged | Again | Refusal | Admit | Challenged | Waits | Broken | Rejudge
+Judgement = (
+    Replay | NotJudged | Again | Refusal | Admit | Theft | Challenged | Waits | Broken | Rejudge
+)
 
 
 class Candidate:
@@ -171,8 +197,13 @@ class Candidate:
         except InvalidInput as error:
             self.problem = NotJudged(INVALID, error.reason)
             return
-        if request.kind != "join":
+        if request.kind == "commands":
             self.problem = NotJudged(UNSUPPORTED, "unsupported-kind")
+
+    @property
+    def renews(self) -> bool:
+        """Whether it asks for a renewal: then no attestor is asked."""
+        return self.request is not None and self.request.kind == "renew"
 
     def again(self) -> None:
         """Forget what an attempt thought: a failed attempt leaves nothing behind."""

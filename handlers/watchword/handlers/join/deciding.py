@@ -28,6 +28,8 @@ from watchword.handlers.join.candidate import (
     Judgement,
     Refusal,
     Rejudge,
+    Renewal,
+    Theft,
     Waits,
 )
 from watchword.handlers.join.rows import AdmittedCsr, NewRequest, NodeRow, Pair, TokenState
@@ -70,6 +72,8 @@ class Effects:
     )
     bindings: dict[Pair, UUID] = field(default_factory=dict[Pair, UUID])
     admitted: list[Candidate] = field(default_factory=list[Candidate])
+    renewed: list[Candidate] = field(default_factory=list[Candidate])
+    thefts: list[tuple[Candidate, Theft]] = field(default_factory=list[tuple[Candidate, Theft]])
     by_csr: dict[bytes, Candidate] = field(default_factory=dict[bytes, Candidate])
     changed: set[tuple[str, object]] = field(default_factory=set[tuple[str, object]])
 
@@ -117,6 +121,8 @@ def _one(candidate: Candidate, world: World, effects: Effects) -> Judgement:
     if candidate.csr is not None and candidate.csr.sha256 in effects.by_csr:
         # Admitted by an earlier request of this very batch; the next attempt finds it in the tables.
         return Rejudge()
+    if isinstance(judgement, Theft):
+        return _steal(candidate, judgement, world, effects)
     if isinstance(judgement, Waits) and not candidate.reads & effects.changed:
         return _wait(candidate, judgement, world)
     if not isinstance(judgement, Admit):
@@ -145,6 +151,17 @@ def _wait(candidate: Candidate, waits: Waits, world: World) -> Judgement:
     if world.waiting is None or wanted is None:
         return Rejudge()
     return world.waiting.wait(candidate, waits, wanted)
+
+
+def _steal(candidate: Candidate, theft: Theft, world: World, effects: Effects) -> Judgement:
+    """Refuse a second key from one certificate; once for each certificate it has effects."""
+    node = theft.contested.node
+    if candidate.reads & effects.changed or world.nodes.get(node.id) != node:
+        return Rejudge()
+    if not theft.contested.contested:
+        effects.thefts.append((candidate, theft))
+        effects.changed.add(("node", node.id))
+    return Refusal(theft.refused)
 
 
 def _again(admission: AdmittedCsr, effects: Effects) -> Judgement:
@@ -227,7 +244,7 @@ def _unapproved(candidate: Candidate, admit: Admit, world: World) -> Judgement |
 
 
 def _admit(candidate: Candidate, admit: Admit, world: World, effects: Effects) -> None:
-    effects.admitted.append(candidate)
+    (effects.renewed if isinstance(admit, Renewal) else effects.admitted).append(candidate)
     csr = csr_claim(candidate)
     effects.by_csr[csr[1]] = candidate
     effects.admissions[csr] = admit.node_id

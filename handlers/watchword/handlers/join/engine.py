@@ -28,6 +28,7 @@ from watchword.handlers.join.candidate import (
     Refusal,
     Rejudge,
     Replay,
+    Theft,
     Waits,
 )
 from watchword.handlers.join.deciding import MOST_TRIES
@@ -189,7 +190,7 @@ class Engine:
         to_settle = [
             c
             for c in candidates
-            if isinstance(c.judgement, Admit | Again | Refusal | NotJudged | Waits)
+            if isinstance(c.judgement, Admit | Again | Refusal | NotJudged | Theft | Waits)
         ]
         if to_settle:
             await session.begin()

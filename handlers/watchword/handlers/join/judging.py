@@ -27,6 +27,7 @@ from watchword.handlers.attestor import (
 from watchword.handlers.catalog import Catalog, Registered
 from watchword.handlers.crypto.csr import check_possession
 from watchword.handlers.crypto.join_crypto import JoinCrypto
+from watchword.handlers.crypto.renewals import RenewalEvidence
 from watchword.handlers.errors import InvalidInput, Refused, SealBroken, StoreRejected, Unavailable
 from watchword.handlers.join.candidate import (
     Again,
@@ -43,6 +44,7 @@ from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.patience import Patience, Work
 from watchword.handlers.join.policy import JoinPolicy
 from watchword.handlers.join.reading import Anchors, Bindings, Nodes, Requests, Tokens
+from watchword.handlers.join.renewing import Renewals
 from watchword.handlers.join.rows import INVALID, UNSUPPORTED, Look
 from watchword.schemas.canonical import read_length_prefixed
 from watchword.schemas.errors import SchemaError
@@ -75,6 +77,7 @@ class Judge:
         """Take the collaborators."""
         self._catalog = catalog
         self._crypto = crypto
+        self._renewals = Renewals(crypto)
         self._validity = options.validity
         self._patience = Patience(options.verify_seconds)
         self._conclusions = Conclusions(
@@ -100,19 +103,27 @@ class Judge:
             SignerUnavailable: no certificates to be had.
         """
         to_verify: list[tuple[Candidate, Registered, Evidence]] = []
+        to_renew: list[tuple[Candidate, RenewalEvidence]] = []
         for nth, candidate in enumerate(candidates):
             if candidate.judgement is None:
                 found = self._examine(candidate, look)
                 if isinstance(found, tuple):
                     to_verify.append((candidate, *found))
+                elif isinstance(found, RenewalEvidence):
+                    to_renew.append((candidate, found))
                 else:
                     candidate.judgement = found
             if nth % _BREATH == _BREATH - 1:
                 await asyncio.sleep(0)
+        if to_renew:
+            await self._renewals.judge(to_renew, loader, look.now)
         await self._verify_all(to_verify, look.now, loader, tx)
-        await certify([c for c, _, _ in to_verify], look.now, self._crypto.signer, self._validity)
+        certified = [c for c, _ in to_renew] + [c for c, _, _ in to_verify]
+        await certify(certified, look.now, self._crypto.signer, self._validity)
 
-    def _examine(self, candidate: Candidate, look: Look) -> Judgement | tuple[Registered, Evidence]:
+    def _examine(
+        self, candidate: Candidate, look: Look
+    ) -> Judgement | RenewalEvidence | tuple[Registered, Evidence]:
         # Step 1
         request, csr = candidate.request, candidate.csr
         if candidate.problem is not None or request is None or csr is None:
@@ -123,6 +134,9 @@ class Judge:
             except InvalidInput as error:
                 return NotJudged(INVALID, error.reason)
             candidate.possession = True
+
+        if candidate.renews:
+            return self._renewals.examine(candidate, look.now)
 
         # Step 2
         attestor = request.resolved_attestor()

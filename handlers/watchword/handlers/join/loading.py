@@ -16,7 +16,14 @@ from watchword.handlers.anchors import (
 )
 from watchword.handlers.attestor import Token
 from watchword.handlers.join.ports import Reads
-from watchword.handlers.join.rows import CertificateRow, NodeRow, Pair, RequestKey, RequestRow
+from watchword.handlers.join.rows import (
+    CertificateRow,
+    NodeRow,
+    Pair,
+    Renewable,
+    RequestKey,
+    RequestRow,
+)
 
 _TOO_LATE = "a verifier reads after it has returned"
 
@@ -44,6 +51,7 @@ class Loader:
         self.bindings: Rows[Pair, UUID] = Rows(reads.bindings)
         self.requests: Rows[RequestKey, RequestRow] = Rows(reads.requests)
         self.certificates: Rows[bytes, CertificateRow] = Rows(reads.certificates)
+        self.renewables: Rows[bytes, Renewable] = Rows(reads.renewables)
         self.nodes_by_subject: Rows[bytes, list[UUID]] = Rows(reads.nodes_by_subject)
         self.images: Rows[str, Image] = Rows(reads.images)
         self.discovery_sites: Rows[str, DiscoverySite] = Rows(reads.discovery_sites)
@@ -57,6 +65,7 @@ class Loader:
             self.bindings,
             self.requests,
             self.certificates,
+            self.renewables,
             self.nodes_by_subject,
             self.images,
             self.discovery_sites,

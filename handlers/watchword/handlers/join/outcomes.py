@@ -35,13 +35,20 @@ class Outcomes:
     """Makes rows and entries for one worker."""
 
     def __init__(
-        self, catalog: Catalog, *, worker: str, source: str, approvals: ApprovalRules | None = None
+        self,
+        catalog: Catalog,
+        *,
+        worker: str,
+        source: str,
+        approvals: ApprovalRules | None = None,
+        evicts_on_theft: bool = True,
     ) -> None:
         """`worker` is this worker's name, `source` the CloudEvents source."""
+        self.evicts_on_theft = evicts_on_theft
         self.approvals = approvals or ApprovalRules()
         self._catalog = catalog
         self.worker = worker
-        self._source = source
+        self.source = source
 
     # Joins
 
@@ -56,7 +63,7 @@ class Outcomes:
         entries: list[Entry] = []
         for candidate in effects.admitted:
             admit = _admit(candidate)
-            node, certificate = _node(candidate, admit), _certificate(candidate, admit)
+            node, certificate = _node(candidate, admit), new_certificate(candidate, admit)
             (nodes if admit.rekeys is None else rekeyed).append(node)
             certificates.append(certificate)
             subjects += [
@@ -106,7 +113,7 @@ class Outcomes:
         }
         return written_entry(
             orjson.dumps(event),
-            Attributes(text_id, _NODE_JOINED, self._source, at, node_id, node.tenant),
+            Attributes(text_id, _NODE_JOINED, self.source, at, node_id, node.tenant),
             event_id=event_id,
             occurred_at=now,
             key=node_id.encode(),
@@ -145,7 +152,7 @@ class Outcomes:
                     event_id=event_id,
                     occurred_at=now,
                     key=str(row.id).encode(),
-                    source=self._source,
+                    source=self.source,
                     subject=f"join/{request.request_id}",
                     topic=NODE_EVENTS,
                     private=private,
@@ -221,7 +228,7 @@ class Outcomes:
             event_id=event_id,
             occurred_at=now,
             key=refusal_key(row.tenant, row.attestor, row.reason),
-            source=self._source,
+            source=self.source,
             subject=f"join/{candidate.question.request_id or candidate.digest.hex()}",
             topic=JOIN_REFUSED,
             event_class="refusal",
@@ -251,7 +258,8 @@ def _node(candidate: Candidate, admit: Admit) -> NewNode:
     )
 
 
-def _certificate(candidate: Candidate, admit: Admit) -> NewCertificate:
+def new_certificate(candidate: Candidate, admit: Admit) -> NewCertificate:
+    """Return the row of the certificate that was issued for an admission or a renewal."""
     issued = admit.certificate
     if issued is None or candidate.csr is None:
         message = "an admission without a certificate"

@@ -30,8 +30,11 @@ from watchword.handlers.join.rows import (
     NodeRow,
     Pair,
     RefusalRow,
+    Renewable,
+    RenewedCertificate,
     RequestKey,
     RequestRow,
+    RevokedCertificate,
     TokenState,
     Writes,
 )
@@ -43,6 +46,10 @@ class Reads(Protocol):
 
     async def requests(self, keys: Sequence[RequestKey]) -> Mapping[RequestKey, RequestRow]:
         """Return the join requests that exist."""
+        ...
+
+    async def renewables(self, tbs: Sequence[Digest]) -> Mapping[Digest, Renewable]:
+        """Return certificates with their nodes, by the SHA-256 of their TBS."""
         ...
 
     async def certificates(self, tbs: Sequence[Digest]) -> Mapping[Digest, CertificateRow]:
@@ -185,6 +192,24 @@ class Session(Reads, Protocol):
 
     async def write(self, writes: Writes, now: datetime) -> None:
         """Write nodes, certificates, subjects, spends and audit rows."""
+        ...
+
+    async def renew(self, renewed: Sequence[RenewedCertificate], now: datetime) -> None:
+        """Write certificates in others' places; their locked nodes become active. Audit rows too."""
+        ...
+
+    async def contest(self, csrs: Sequence[Digest], now: datetime) -> set[Digest]:
+        """Note that a second key was renewed from certificates of locked nodes; return where it is news."""
+        ...
+
+    async def revoke(
+        self, nodes: Sequence[UUID], now: datetime, why: str
+    ) -> Sequence[RevokedCertificate]:
+        """Revoke what certificates locked nodes have that may still be used, in order."""
+        ...
+
+    async def evict(self, nodes: Sequence[UUID], now: datetime, who: str, why: str) -> None:
+        """Let locked nodes attest again before they are nodes again. Audit rows too."""
         ...
 
     async def claim_slots(self, need: Mapping[Bucket, int]) -> Mapping[Bucket, int]:

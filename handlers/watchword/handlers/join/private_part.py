@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from watchword.handlers.join.candidate import Admit, Candidate
+from watchword.handlers.join.candidate import Admit, Candidate, Renewal
 from watchword.handlers.join.deciding import use_claims
 from watchword.handlers.join.rows import (
     Digest,
@@ -42,7 +42,6 @@ def joined_private(
 ) -> dict[str, Any]:
     """Return the rows of an admission."""
     at = microseconds(now)
-    csr_sha256, spki_sha256 = b64(certificate.csr_sha256), b64(certificate.spki_sha256)
     return {
         "node": {
             "id": admit.node_text,
@@ -57,31 +56,11 @@ def joined_private(
             "hardware_key": node.hardware_key
             or (admit.rekeys.hardware_key if admit.rekeys else None),
             "generation": 1 if admit.rekeys is None else admit.rekeys.generation + 1,
+            "version": 1 if admit.rekeys is None else admit.rekeys.version + 1,
             "joined_at": at if admit.rekeys is None else None,
             "updated_at": at,
         },
-        "certificate": {
-            "csr_sha256": csr_sha256,
-            "node_id": admit.node_text,
-            "serial": b64(certificate.serial),
-            "tbs_sha256": b64(certificate.tbs_sha256),
-            "spki_sha256": spki_sha256,
-            "not_before": microseconds(certificate.not_before),
-            "not_after": microseconds(certificate.not_after),
-            "allowed_kinds": None
-            if certificate.allowed_kinds is None
-            else list(certificate.allowed_kinds),
-            "node_key_uri": certificate.node_key_uri,
-            "der": b64(certificate.der),
-            "is_current": True,
-            "issued_at": at,
-            "revoked_at": None,
-            "revoked_why": None,
-        },
-        "claims": [
-            {"kind": "csr", "subject": csr_sha256},
-            {"kind": "key", "subject": spki_sha256},
-        ],
+        **certified_private(certificate, admit.node_text, now),
         "subjects": [
             {"kind": s.kind, "value": s.value, "subject": b64(s.digest)}
             for s in admit.admission.subjects
@@ -105,11 +84,55 @@ def joined_private(
         else {
             "attestor": candidate.attestor,
             "subject": b64(admit.approval[0]),
-            "csr_sha256": csr_sha256,
+            "csr_sha256": b64(certificate.csr_sha256),
         },
         "revoked": [b64(digest) for digest in superseded],
         "revoked_at": at if superseded else None,
         "revoked_why": "re-keyed" if superseded else None,
+    }
+
+
+def renewed_private(renewal: Renewal, certificate: NewCertificate, now: datetime) -> dict[str, Any]:
+    """Return the rows of a renewal."""
+    return {
+        "node": {
+            "id": renewal.node_text,
+            "state": "active",
+            "version": renewal.renews.node.version + 1,
+            "updated_at": microseconds(now),
+        },
+        "superseded": b64(renewal.renews.csr_sha256),
+        **certified_private(certificate, renewal.node_text, now),
+    }
+
+
+def certified_private(
+    certificate: NewCertificate, node_text: str, now: datetime
+) -> dict[str, Any]:
+    """Return the row of a new certificate, and its claims on CSR and key."""
+    csr_sha256, spki_sha256 = b64(certificate.csr_sha256), b64(certificate.spki_sha256)
+    kinds = certificate.allowed_kinds
+    return {
+        "certificate": {
+            "csr_sha256": csr_sha256,
+            "node_id": node_text,
+            "serial": b64(certificate.serial),
+            "tbs_sha256": b64(certificate.tbs_sha256),
+            "spki_sha256": spki_sha256,
+            "not_before": microseconds(certificate.not_before),
+            "not_after": microseconds(certificate.not_after),
+            "allowed_kinds": None if kinds is None else list(kinds),
+            "node_key_uri": certificate.node_key_uri,
+            "der": b64(certificate.der),
+            "is_current": True,
+            "issued_at": microseconds(now),
+            "revoked_at": None,
+            "revoked_why": None,
+        },
+        "claims": [
+            {"kind": "csr", "subject": csr_sha256},
+            {"kind": "key", "subject": spki_sha256},
+        ],
     }
 
 

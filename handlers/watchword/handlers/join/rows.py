@@ -73,6 +73,8 @@ class NodeRow:
     node_key_uri: str | None
     hardware_key: str | None
     generation: int
+    version: int = 1
+    """Counts every change of the node: what was judged by another version is judged again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +185,36 @@ class CertificateRow:
     node_key_uri: str | None
     is_current: bool
     revoked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Renewable:
+    """A certificate that a node may renew from, with its node: both as of one moment."""
+
+    csr_sha256: Digest
+    serial: bytes
+    certificate: CertificateRow
+    node: NodeRow
+    successor_spki: Digest | None
+    """The key of the certificate that a renewal gave in this one's place."""
+    contested: bool
+    """Whether a second key was renewed from it before."""
+
+
+class RenewedCertificate(NamedTuple):
+    """What a renewal writes: the certificate that goes, by its CSR, and the one that comes."""
+
+    superseded: Digest
+    certificate: NewCertificate
+
+
+class RevokedCertificate(NamedTuple):
+    """A certificate that was revoked just now."""
+
+    node_id: UUID
+    csr_sha256: Digest
+    serial: bytes
+    not_after: datetime
 
 
 RequestKey = tuple[str, bytes, bytes]

@@ -25,6 +25,7 @@ from watchword.handlers.join.candidate import (
     Refusal,
     Rejudge,
     Replay,
+    Theft,
     Waits,
 )
 from watchword.handlers.join.deciding import (
@@ -37,6 +38,7 @@ from watchword.handlers.join.deciding import (
 )
 from watchword.handlers.join.outcomes import Outcomes
 from watchword.handlers.join.ports import Session
+from watchword.handlers.join.renewal_writes import write_renewals
 from watchword.handlers.join.rows import (
     DEFERRED,
     JOINED,
@@ -99,7 +101,7 @@ def _claim(candidate: Candidate) -> InboxClaim:
             return InboxClaim(candidate.digest, REFUSED, None, csr, str(refused), None)
         case Again(admission):
             return InboxClaim(candidate.digest, JOINED, admission.node_id, csr, None, None)
-        case Refusal(refused):
+        case Refusal(refused) | Theft(refused=refused):
             return InboxClaim(candidate.digest, REFUSED, None, csr, str(refused), None)
         case NotJudged(outcome, reason):
             return InboxClaim(candidate.digest, outcome, None, csr, f"join:{reason}", None)
@@ -133,7 +135,8 @@ async def _claimed(
     tokens = sorted({token for a in admits for token in a.staged.spends})
     if tokens:
         world.tokens = await session.lock_tokens(tokens)
-    nodes = sorted({a.rekeys.id for a in possible if a.rekeys is not None})
+    stolen = {c.judgement.contested.node.id for c in mine if isinstance(c.judgement, Theft)}
+    nodes = sorted(stolen.union(a.rekeys.id for a in possible if a.rekeys is not None))
     if nodes:
         world.nodes = await session.lock_nodes(nodes)
     await _claim_requests(session, mine, world, outcomes)
@@ -274,6 +277,8 @@ async def _write(
         entries += outcomes.waiting(waiting, now)
     if effects.admitted:
         await session.write(writes, now)
+    if effects.renewed or effects.thefts:
+        entries += await write_renewals(session, effects, outcomes, now)
     refusals = outcomes.refusals(mine)
     if refusals:
         need: dict[Bucket, int] = {}

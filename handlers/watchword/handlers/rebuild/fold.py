@@ -174,9 +174,28 @@ def _joined(private: Mapping[str, Any]) -> list[Operation]:
 def _node(row: Row) -> Operation:
     """Return a node's row; one that was re-keyed was there before, and keeps when it first joined."""
     if row["joined_at"] is not None:
-        return Put("nodes", row)
+        return Put("nodes", {"version": 1, **row})  # the first releases did not count
     changes = {name: value for name, value in row.items() if name not in {"id", "joined_at"}}
     return Patch("nodes", {"id": row["id"]}, changes)
+
+
+def _renewed(private: Mapping[str, Any]) -> list[Operation]:
+    """Fold a renewal: the node, the certificate that goes, the one that comes, and its claims."""
+    node_id, certificate = private["node"]["id"], private["certificate"]
+    superseded = {"csr_sha256": private["superseded"]}
+    changes = {"is_current": False, "renewed_by": certificate["csr_sha256"]}
+    return [
+        *_changed("nodes")({"row": private["node"]}),
+        Patch("node_certs", superseded, changes),
+        Put("node_certs", certificate),
+        *(Put("admission_claims", {**row, "node_id": node_id}) for row in private["claims"]),
+    ]
+
+
+def _node_changed(private: Mapping[str, Any]) -> list[Operation]:
+    """Fold a node's new state, and the bindings that it loses with it."""
+    unbound = [Delete("node_bindings", _key("node_bindings", row)) for row in private["unbound"]]
+    return [*_changed("nodes")({"row": private["node"]}), *unbound]
 
 
 def _spent(private: Mapping[str, Any]) -> list[tuple[str, int]]:
@@ -196,6 +215,14 @@ _FOLDS: Final[Mapping[str, Callable[[Mapping[str, Any]], list[Operation]]]] = Ma
         "token.created": _created("tokens"),
         "token.revoked": _changed("tokens"),
         "node.joined": _joined,
+        "node.renewed": _renewed,
+        "node.key.conflict": _changed("node_certs"),
+        "node.certificate.revoked": _changed("node_certs"),
+        "node.evicted": _node_changed,
+        "node.banned": _node_changed,
+        "node.unbanned": _node_changed,
+        "node.retired": _node_changed,
+        "node.deleted": _node_changed,
         "join.waiting": _created("join_requests"),
         "join.approved": _changed("join_requests"),
         "join.rejected": _changed("join_requests"),

@@ -25,11 +25,12 @@ from watchword.handlers.join.rows import (
     Look,
     NodeRow,
     Pair,
+    Renewable,
     RequestKey,
     RequestRow,
 )
 from watchword.handlers.store.connection import Connection
-from watchword.handlers.store.join_statements import ANCHORS, JOINS, REQUESTS
+from watchword.handlers.store.join_statements import ANCHORS, JOINS, RENEWALS, REQUESTS
 from watchword.handlers.store.translate import FOREIGN, translate
 from watchword.schemas.ids import NodeId, TenantId, TokenId
 
@@ -186,6 +187,30 @@ class ReadingConnection:
                 revoked=row["revoked"],
             )
             for row in await self._fetch(ANCHORS.certificates, tbs)
+        }
+
+    async def renewables(self, tbs: Sequence[Digest]) -> Mapping[Digest, Renewable]:
+        """See `join.ports.Reads`."""
+        return {
+            row["tbs_sha256"]: Renewable(
+                csr_sha256=row["csr_sha256"],
+                serial=row["serial"],
+                certificate=CertificateRow(
+                    tbs_sha256=row["tbs_sha256"],
+                    node_id=row["id"],
+                    spki_sha256=row["spki_sha256"],
+                    not_before=row["not_before"],
+                    not_after=row["not_after"],
+                    allowed_kinds=_tuple(row["allowed_kinds"]),
+                    node_key_uri=row["statement"],
+                    is_current=row["is_current"],
+                    revoked=row["revoked"],
+                ),
+                node=NodeRow(**{name: row[name] for name in NodeRow.__slots__}),
+                successor_spki=row["successor_spki"],
+                contested=row["contested"],
+            )
+            for row in await self._fetch(RENEWALS.read, tbs)
         }
 
     async def nodes_by_subject(self, subjects: Sequence[Digest]) -> Mapping[Digest, list[UUID]]:

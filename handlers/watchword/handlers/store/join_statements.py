@@ -1,4 +1,4 @@
-"""The statements of `sql/joins.sql`, `sql/slots.sql` and `sql/requests.sql`, by name."""
+"""The statements of workers, by name and file."""
 
 from dataclasses import dataclass
 
@@ -75,6 +75,18 @@ class AnchorStatements:
     nodes_by_subject: str
 
 
+@dataclass(frozen=True, slots=True)
+class RenewalStatements:
+    """One field for each statement of renewals and of changes of state."""
+
+    read: str
+    renew: str
+    contest: str
+    revoke: str
+    evict: str
+
+
+RENEWALS = load(RenewalStatements, "renewals.sql")
 JOINS = load(JoinStatements, "joins.sql")
 SLOTS = load(SlotStatements, "slots.sql")
 REQUESTS = load(RequestStatements, "requests.sql")

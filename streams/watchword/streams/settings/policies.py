@@ -34,6 +34,10 @@ class DeploymentSettings(Section):
     """How long a machine that waits for an approval waits between two tries. A constant of the
     deployment, so that it says nothing about the machine."""
 
+    on_key_conflict: Literal["evict", "alert-only"] = "evict"
+    """What happens when two different keys are renewed from one certificate, which means that its key was
+    copied: the node is evicted and its certificates are revoked, or there is only `node.key.conflict`."""
+
 
 class RefusalsSettings(Section):
     """The bound on published details of refusals. Every refusal is counted, whatever stands here."""

@@ -96,6 +96,7 @@ async def judging(
                 policy,
                 JoinMetrics([JoinTokenAttestor(), *attestors]),
                 lambda: failpoints.hit("before-commit"),
+                evicts_on_theft=deployment.on_key_conflict == "evict",
             ),
         )
         watch = await stack.enter_async_context(watching(database, url))

@@ -9,7 +9,7 @@ from prometheus_client import Counter
 
 from watchword.handlers.join.candidate import Candidate, NotJudged, Refusal
 from watchword.handlers.join.records import Answer
-from watchword.schemas.reasons import CORE, OTHER, STANDARD_BY_NAME
+from watchword.schemas.reasons import CORE, CORE_BY_ID, OTHER, STANDARD_BY_NAME
 from watchword.schemas.requests import DEFAULT_ATTESTOR
 
 REQUESTS = Counter(
@@ -37,6 +37,7 @@ class JoinMetrics:
             for found in attestors
         }
         self._reasons.setdefault(DEFAULT_ATTESTOR, frozenset(STANDARD_BY_NAME))
+        self._reasons["renew"] = frozenset(CORE_BY_ID["renew"])
         self._counters: dict[tuple[str, str, str], Counter] = {}
 
     def answered(self, candidate: Candidate, answer: Answer) -> None:
@@ -60,9 +61,10 @@ class JoinMetrics:
     def _reason(self, candidate: Candidate) -> str:
         match candidate.judgement:
             case Refusal(refused):
-                if refused.attestor == "join":
-                    return refused.reason if refused.reason in CORE else OTHER
-                declared = self._reasons.get(refused.attestor, frozenset())
+                core = CORE_BY_ID.get(refused.attestor)
+                declared = (
+                    self._reasons.get(refused.attestor, frozenset()) if core is None else core
+                )
                 return refused.reason if refused.reason in declared else OTHER
             case NotJudged(_, reason):
                 return reason if reason in CORE else OTHER

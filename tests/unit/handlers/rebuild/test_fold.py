@@ -17,7 +17,7 @@ from watchword.handlers.rebuild.fold import (
 )
 
 JOINED: dict[str, Any] = {
-    "node": {"id": "n1", "joined_at": 5, "state": "adopting"},
+    "node": {"id": "n1", "joined_at": 5, "state": "adopting", "version": 1},
     "certificate": {"csr_sha256": "new", "node_id": "n1"},
     "claims": [{"kind": "csr", "subject": "c"}],
     "subjects": [{"kind": "ek", "value": "v", "subject": "s"}],

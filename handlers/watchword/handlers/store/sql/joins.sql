@@ -20,7 +20,7 @@ SELECT id, secret_sha256, tenant, pool, site, role, uses_left, expires_at, revok
 FROM tokens WHERE id = ANY($1::text[]);
 
 -- read_nodes
-SELECT id, tenant, pool, site, role, state, attestor, node_key_uri, hardware_key, generation
+SELECT id, tenant, pool, site, role, state, attestor, node_key_uri, hardware_key, generation, version
 FROM nodes WHERE id = ANY($1::uuid[]);
 
 -- read_bindings
@@ -47,7 +47,7 @@ SELECT id, uses_left, expires_at, revoked_at IS NOT NULL AS revoked
 FROM tokens WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE;
 
 -- lock_nodes
-SELECT id, tenant, pool, site, role, state, attestor, node_key_uri, hardware_key, generation
+SELECT id, tenant, pool, site, role, state, attestor, node_key_uri, hardware_key, generation, version
 FROM nodes WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE;
 
 -- lock_node_bindings
@@ -129,7 +129,7 @@ RETURNING node_id, csr_sha256;
 -- rekey
 UPDATE nodes n SET state = 'adopting', attestor = said.attestor, token_id = said.token_id,
     node_key_uri = said.node_key_uri, hardware_key = coalesce(said.hardware_key, n.hardware_key),
-    generation = n.generation + 1, updated_at = $6
+    generation = n.generation + 1, version = n.version + 1, updated_at = $6
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[]) AS said (id, attestor, token_id, node_key_uri, hardware_key)
 WHERE n.id = said.id;
 

@@ -1,0 +1,199 @@
+"""A node's certificate for a new key: phase A of a request of kind `renew`.
+
+The order of checks; the first that fails is the reason. Shape, key policy and proof of possession of
+the new key come before, as for a join (`judging`); locks, claims, bans and the new key's owner after
+(`deciding`), where a renewal is a re-key of its node.
+  1. the envelope is a renewal's: the attestor is `renew`, and no challenge is answered;
+  2. a CSR that was admitted before gets that admission again;
+  3. the seal opens, and what is in it has the form of a renewal's evidence;
+  4. the certificate was issued here;
+  5. its key signed this very CSR and request: from here on the tenant is authenticated;
+  6. the node has the role that is named;
+  7. the node is adopting or active;
+  8. the certificate is neither revoked nor expired;
+  9. it is the node's current one; a second key from one certificate is theft;
+  10. a key statement holds for the new key: only if it is the very key that the statement is about.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from hashlib import sha256
+
+from watchword.handlers.attestor import Admission, Staged, Subject
+from watchword.handlers.crypto.join_crypto import JoinCrypto
+from watchword.handlers.crypto.keypolicy import load_public_key
+from watchword.handlers.crypto.renewals import RenewalEvidence, holds, signed_text
+from watchword.handlers.errors import InvalidInput, Refused, SealBroken
+from watchword.handlers.join.candidate import (
+    Again,
+    Candidate,
+    Judgement,
+    NotJudged,
+    Refusal,
+    Renewal,
+    Theft,
+)
+from watchword.handlers.join.loading import Loader
+from watchword.handlers.join.rows import INVALID, UNSUPPORTED, Renewable
+from watchword.schemas.canonical import read_length_prefixed
+from watchword.schemas.errors import SchemaError
+from watchword.schemas.ids import JOIN, NodeId, TenantId
+from watchword.schemas.requests import RENEWAL_ATTESTOR, Claims
+
+_BREATH = 16
+"""After so many signatures the loop may turn."""
+_LIVE = frozenset(("adopting", "active"))
+
+
+class Renewals:
+    """Judges renewals as far as it can be done without locks."""
+
+    def __init__(self, crypto: JoinCrypto) -> None:
+        """Take the crypto."""
+        self._crypto = crypto
+
+    def examine(self, candidate: Candidate, now: datetime) -> Judgement | RenewalEvidence:
+        """Do steps 1 to 3 for a candidate that has proved possession of its new key."""
+        request, csr = candidate.request, candidate.csr
+        if request is None or csr is None:
+            return NotJudged(INVALID, "undecodable", dead_letter=True)
+
+        # Step 1
+        if request.resolved_attestor() != RENEWAL_ATTESTOR or candidate.state is not None:
+            return NotJudged(UNSUPPORTED, "unknown-attestor")
+
+        # Step 2
+        if candidate.admitted_before is not None:
+            return Again(candidate.admitted_before)
+
+        # Step 3
+        try:
+            opened = self._crypto.unseal(
+                request.encryption_key_id, candidate.sealed, request.info(csr.sha256), now
+            )
+        except SealBroken:
+            return Refusal(Refused(JOIN, "unseal"))
+        try:
+            payload, claims = read_length_prefixed(opened, 2)
+            candidate.claims = Claims.read(claims)
+        except SchemaError:
+            return NotJudged(INVALID, "claims-malformed")
+        try:
+            return RenewalEvidence.decode(payload)
+        except SchemaError:
+            return Refusal(_refused("malformed"))
+
+    async def judge(
+        self, asked: Sequence[tuple[Candidate, RenewalEvidence]], loader: Loader, now: datetime
+    ) -> None:
+        """Set the judgements of candidates that were examined, after one query for all.
+
+        Raises:
+            StoreUnavailable, StoreRejected: the read failed.
+        """
+
+        async def read(tbs_sha256: bytes) -> Renewable | None:
+            return await loader.get(loader.renewables, tbs_sha256)
+
+        rows = await asyncio.gather(*[read(shown.tbs_sha256) for _, shown in asked])
+        for nth, ((candidate, shown), known) in enumerate(zip(asked, rows, strict=True)):
+            candidate.judgement = self._judged(candidate, shown, known, now)
+            if nth % _BREATH == _BREATH - 1:
+                await asyncio.sleep(0)
+
+    def _judged(
+        self, candidate: Candidate, shown: RenewalEvidence, known: Renewable | None, now: datetime
+    ) -> Judgement:
+        request, csr = candidate.request, candidate.csr
+        if request is None or csr is None:
+            return NotJudged(INVALID, "undecodable", dead_letter=True)
+
+        # Step 4
+        candidate.reads.add(("certificate", shown.tbs_sha256))
+        if known is None:
+            return Refusal(_refused("unknown-certificate"))
+        certificate, node = known.certificate, known.node
+        candidate.reads.add(("node", node.id))
+
+        # Step 5
+        text = signed_text(shown.tbs_sha256, csr.sha256, request.request_id)
+        if sha256(shown.spki_der).digest() != certificate.spki_sha256 or not _signed(shown, text):
+            return Refusal(_refused("signature"))
+        tenant = TenantId(node.tenant)
+
+        # Step 6
+        if request.role != node.role:
+            return Refusal(_refused("wrong-role", tenant))
+
+        # Step 7
+        if node.state not in _LIVE:
+            return Refusal(_refused("node-state", tenant))
+
+        # Step 8
+        if certificate.revoked:
+            return Refusal(_refused("revoked", tenant))
+        if certificate.not_after <= now:
+            return Refusal(_refused("expired", tenant))
+
+        # Step 9
+        if not certificate.is_current:
+            if known.successor_spki in (None, csr.spki_sha256):
+                return Refusal(_refused("superseded", tenant))
+            return Theft(known, _refused("key-conflict", tenant))
+
+        # Step 10
+        statement = certificate.node_key_uri
+        if statement is not None and (
+            csr.spki_sha256 != certificate.spki_sha256
+            or not self._crypto.knows_key_statement(statement)
+        ):
+            return Refusal(_refused("key-statement-unknown", tenant))
+
+        return Renewal(
+            admission=Admission(
+                tenant=tenant,
+                role=node.role,
+                pool=node.pool,
+                site=node.site,
+                node_id=NodeId(node.id),
+                allowed_kinds=certificate.allowed_kinds,
+                node_key_uri=statement,
+                certificate=shown.tbs_sha256,
+            ),
+            staged=Staged(),
+            node_id=node.id,
+            rekeys=node,
+            ban_subjects=_subjects(known, csr.spki_sha256),
+            bindings=(),
+            renews=known,
+        )
+
+
+def _refused(reason: str, tenant: TenantId | None = None) -> Refused:
+    return Refused(RENEWAL_ATTESTOR, reason, tenant_id=tenant)
+
+
+def _signed(shown: RenewalEvidence, text: bytes) -> bool:
+    try:
+        key = load_public_key(shown.spki_der)
+    except InvalidInput:
+        return False
+    return holds(key, shown.signature, text)
+
+
+def _subjects(known: Renewable, new_spki_sha256: bytes) -> tuple[bytes, ...]:
+    """Return what a ban may name that the node's own state does not tell yet."""
+    node, certificate = known.node, known.certificate
+    found = [
+        Subject("certificate", certificate.tbs_sha256.hex()),
+        Subject("spki", certificate.spki_sha256.hex()),
+        Subject("spki", new_spki_sha256.hex()),
+    ]
+    if node.site is not None:
+        found.append(Subject("site", f"{node.tenant}/{node.site}"))
+    if node.hardware_key is not None:
+        found.append(Subject("hardware-key", node.hardware_key))
+    if certificate.node_key_uri is not None:
+        found.append(Subject("node-key", certificate.node_key_uri))
+    return tuple(subject.digest for subject in found)
