@@ -24,6 +24,7 @@ from watchword.streams.agent.joiner import JoinOptions
 from watchword.streams.agent.keystore import Keystore
 from watchword.streams.agent.progress import Progress, Reporter
 from watchword.streams.agent.reload_hook import ReloadHook
+from watchword.streams.agent.renewer import Renewer
 from watchword.streams.agent.revocations import refresh_crl
 from watchword.streams.agent.systemd import Notifier
 from watchword.streams.agent.transport import Transport
@@ -107,6 +108,14 @@ class _Daemon:
         self._hook = ReloadHook(
             keystore, options.reload_command, pace, environment=options.environment
         )
+        self._renewer = Renewer(
+            keystore,
+            transport,
+            self._trust,
+            key_kind=options.join.key_kind,
+            reporter=Reporter(),
+            pace=pace,
+        )
         self._systemd = Notifier.of(options.environment)
 
     async def work(self) -> None:
@@ -140,6 +149,7 @@ class _Daemon:
         return (
             Chore("refresh", self._options.refresh_s, self._refresh),
             Chore("watch", self._options.watch_s, self._watch),
+            Chore("renew", self._options.watch_s, self._renew),
         )
 
     async def _repeat(self, chore: Chore) -> None:
@@ -161,6 +171,13 @@ class _Daemon:
             changed = with_authorities(self._keystore.directory, identity, trust.authorities)
         if changed is not None:
             _log.info("trust bundle changed", identity=changed.folder.name)
+            self._hook.poke()
+
+    async def _renew(self) -> None:
+        """Renew when it is time, and let services know."""
+        identity = await self._renewer.tend()
+        if identity is not None:
+            self._systemd.notify(f"STATUS=node {identity.node.node_id}, renewed")
             self._hook.poke()
 
     async def _watch(self) -> None:

@@ -4,7 +4,8 @@
 <state>/exchange/
 ├── key.pem      PKCS #8 (RFC 5958); made here, and never leaves the machine
 ├── csr.der      PKCS #10 (RFC 2986), empty subject: names in a CSR are never copied
-└── round.json   the request as it was or will be sent, and its answer once there is one
+├── round.json   the request as it was or will be sent, and its answer once there is one
+└── follows      of a renewal: the serial of the certificate that is renewed
 ```
 
 Key and CSR stay for the whole exchange, because the service admits a CSR once and for ever: a new
@@ -43,6 +44,7 @@ KeyKind = Literal["p256", "p384", "ed25519"]
 _KEY = "key.pem"
 _CSR = "csr.der"
 _ROUND = "round.json"
+_FOLLOWS = "follows"
 
 PrivateKey = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
@@ -87,6 +89,14 @@ class Exchange:
     csr_der: bytes = field(repr=False)
 
     @property
+    def follows(self) -> str | None:
+        """The serial of the certificate that is renewed; None for a join."""
+        try:
+            return (self.folder / _FOLLOWS).read_text()
+        except (OSError, ValueError):
+            return None
+
+    @property
     def csr_sha256(self) -> bytes:
         """32 bytes, by which everyone names this exchange; an operator compares it before approving."""
         return sha256(self.csr_der).digest()
@@ -123,11 +133,14 @@ class _HasPublic(Protocol):
     def public_key(self) -> ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey: ...
 
 
-def begin(folder: Path, kind: KeyKind) -> Exchange:
+def begin(folder: Path, kind: KeyKind, *, follows: str | None = None) -> Exchange:
     """Make a key and its CSR and write both, whole or not at all; raises `OSError`."""
     key = _generate(kind)
     csr_der = _make_csr(key)
-    atomic_files.write_folder(folder, {_KEY: _key_pem(key), _CSR: csr_der})
+    files = {_KEY: _key_pem(key), _CSR: csr_der}
+    if follows is not None:
+        files[_FOLLOWS] = follows.encode()
+    atomic_files.write_folder(folder, files)
     return Exchange(folder, key, csr_der)
 
 

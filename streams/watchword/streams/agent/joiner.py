@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import structlog
-from cryptography import x509
 
 from watchword.handlers.prover import NoEvidence, Prover
 from watchword.schemas.canonical import unb64
@@ -36,11 +35,11 @@ from watchword.schemas.times import parse_rfc3339
 from watchword.streams.agent.answers import read_answer
 from watchword.streams.agent.asking import Asker, is_worth_sending
 from watchword.streams.agent.backoff import Backoff, Pace
-from watchword.streams.agent.certificates import check_joined
 from watchword.streams.agent.claims import read_claims
-from watchword.streams.agent.errors import AnswerNotUsable, JoinRefused, RequestNotUsable
+from watchword.streams.agent.errors import JoinRefused, RequestNotUsable
 from watchword.streams.agent.exchange import Exchange, KeyKind, Round
-from watchword.streams.agent.identity import Identity, NodeRecord, install
+from watchword.streams.agent.identity import Identity
+from watchword.streams.agent.installing import install_joined
 from watchword.streams.agent.keystore import Keystore
 from watchword.streams.agent.progress import Reporter
 from watchword.streams.agent.rounds import choose_key, make_round
@@ -217,38 +216,11 @@ class Joiner:
         return self._written(exchange, payload, deferred)
 
     async def _install(self, exchange: Exchange, joined: Joined) -> Identity:
-        """Check the certificate, write the set, make it current, and only then forget the exchange."""
-        try:
-            chain = self._checked(joined, exchange)
-        except AnswerNotUsable:
-            # A new authority may have been published since.
-            await self._trust.refresh()
-            chain = self._checked(joined, exchange)
-        node = NodeRecord.of(
-            joined,
-            chain[0],
-            trust_domain=self._trust.current.key_set.trust_domain,
-            csr_sha256=exchange.csr_sha256,
-        )
-        with self._keystore.writing():
-            identity = install(
-                self._keystore.directory,
-                node=node,
-                key_pem=exchange.key_pem(),
-                chain=chain,
-                authorities=self._trust.current.authorities,
-            )
+        """Make the certificate current, and only then forget the exchange, and a renewal of what was before."""
+        identity = await install_joined(self._keystore, self._trust, exchange, joined)
+        self._keystore.drop_renewal()
         self._keystore.drop_exchange()
         return identity
-
-    def _checked(self, joined: Joined, exchange: Exchange) -> list[x509.Certificate]:
-        trust = self._trust.current
-        return check_joined(
-            joined,
-            spki_der=exchange.spki_der,
-            trust_domain=trust.key_set.trust_domain,
-            authorities=trust.authorities,
-        )
 
     def _answer_of(self, current: Round, exchange: Exchange) -> JoinResponse | None:
         """Return the answer that stands in the round, if it still is one."""

@@ -8,6 +8,7 @@
 ├── trust-bundle.jws     the last trust bundle accepted
 ├── crl.der              the last CRL, if there is one
 ├── exchange/            while a join is under way (`exchange`)
+├── renewal/             the same for a renewal
 ├── identity/, current   once it has succeeded (`identity`)
 └── reloaded             the set for which the reload hook has run
 ```
@@ -28,6 +29,7 @@ from watchword.streams.agent.identity import Identity
 Document = Literal["pin", "key-set.jws", "trust-bundle.jws", "crl.der", "reloaded"]
 
 _EXCHANGE = "exchange"
+_RENEWAL = "renewal"
 _LOCK = "lock"
 _MAX_BYTES = 16 * 1024 * 1024
 
@@ -61,8 +63,9 @@ class Keystore:
             with self.writing():
                 atomic_files.sweep(self.directory)
                 identity.sweep(self.directory)
-                if (self.directory / _EXCHANGE).is_dir():
-                    atomic_files.sweep(self.directory / _EXCHANGE)
+                for name in (_EXCHANGE, _RENEWAL):
+                    if (self.directory / name).is_dir():
+                        atomic_files.sweep(self.directory / name)
             yield
         finally:
             os.close(descriptor)
@@ -103,6 +106,20 @@ class Keystore:
         """Forget key, CSR and round together; raises `StateUnusable`."""
         with self.writing():
             atomic_files.remove(self.directory / _EXCHANGE)
+
+    def renewal(self) -> Exchange | None:
+        """Return the renewal under way; raises `StateUnusable`."""
+        return load(self.directory / _RENEWAL)
+
+    def begin_renewal(self, kind: KeyKind, serial: str) -> Exchange:
+        """Make a key and its CSR for what follows the certificate of this serial; raises `StateUnusable`."""
+        with self.writing():
+            return begin(self.directory / _RENEWAL, kind, follows=serial)
+
+    def drop_renewal(self) -> None:
+        """Forget key, CSR and round of a renewal together; raises `StateUnusable`."""
+        with self.writing():
+            atomic_files.remove(self.directory / _RENEWAL)
 
     def identity(self) -> Identity | None:
         """Return the current identity; raises `StateUnusable`."""

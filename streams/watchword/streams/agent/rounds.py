@@ -8,7 +8,7 @@ from watchword.handlers.errors import Unavailable
 from watchword.schemas.canonical import b64, length_prefixed, unb64
 from watchword.schemas.ids import AttestorId, Role
 from watchword.schemas.keyset import EncryptionKey, KeySet
-from watchword.schemas.requests import MAX_REQUEST_BYTES, Claims, JoinRequest, seal_info
+from watchword.schemas.requests import MAX_REQUEST_BYTES, Claims, JoinRequest, Kind, seal_info
 from watchword.schemas.responses import Deferred
 from watchword.streams.agent.clock import AgentClock
 from watchword.streams.agent.errors import RequestNotUsable
@@ -31,7 +31,12 @@ def choose_key(key_set: KeySet, clock: AgentClock) -> EncryptionKey:
     return max(key_set.encryption, key=lambda key: (key.not_after, key.not_before))
 
 
-def make_round(
+def new_request_id() -> str:
+    """Return a fresh id: a UUIDv7."""
+    return str(uuid_utils.uuid7())
+
+
+def make_round(  # noqa: PLR0913 - each is a part of the request
     exchange: Exchange,
     *,
     attestor: str,
@@ -41,10 +46,13 @@ def make_round(
     key: EncryptionKey,
     challenge: Deferred | None = None,
     has_reply_key: bool = False,
+    kind: Kind = "join",
+    request_id: str | None = None,
 ) -> Round:
     """Return a new round; it is not on the disk yet.
 
-    `payload` is the prover's evidence, or its answer to `challenge`. With `has_reply_key` the answer
+    `payload` is the prover's evidence, or its answer to `challenge`; one that names the request it is
+    for brings the `request_id` along. With `has_reply_key` the answer
     comes sealed to a one-time key that stands in the round.
 
     Raises:
@@ -52,10 +60,10 @@ def make_round(
     """
     reply = hpke.generate() if has_reply_key else None
     state = None if challenge is None else challenge.state
-    request_id = str(uuid_utils.uuid7())
+    request_id = request_id or new_request_id()
     info = seal_info(
         version=1,
-        kind="join",
+        kind=kind,
         request_id=request_id,
         attestor=AttestorId(attestor),
         role=role,
@@ -69,7 +77,7 @@ def make_round(
         raise RequestNotUsable(_TOO_LARGE)
     request = JoinRequest(
         version=1,
-        kind="join",
+        kind=kind,
         request_id=request_id,
         attestor=attestor,
         role=role,

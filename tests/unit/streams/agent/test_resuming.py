@@ -1,27 +1,21 @@
 """A process that dies goes on from the disk: the same bytes, the same key, and one set of files."""
 
 import asyncio
-import os
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from tests.support.agents import ChallengedProver, Crash, Machine
+from tests.support.dying import check_set, dies_at
 from watchword.schemas.requests import Claims
 from watchword.schemas.responses import Failure
 from watchword.streams.agent.bootstrap import bootstrap
 from watchword.streams.agent.errors import JoinRefused, RequestNotUsable
-from watchword.streams.agent.identity import Identity
 from watchword.streams.agent.join import JoinOptions
 from watchword.streams.agent.keystore import Keystore
-
-DISK = ("fsync", "rename", "replace", "symlink", "mkdir", "open", "write", "unlink", "rmdir")
-"""Every call by which the agent changes the disk."""
 
 
 @pytest.fixture
@@ -197,54 +191,6 @@ async def test_failure_that_was_read_is_told_again(machine: Machine, code: Failu
             await machine.join(lambda request: machine.service.failed(request, code))
     with pytest.raises(RequestNotUsable):
         await machine.join()
-
-
-def dies_at(call: int, work: Callable[[], object]) -> bool:
-    """Do the work in a child that ends, without tidying up, at its n-th call to the disk.
-
-    Return whether it got that far.
-    """
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            status = _work_until(call, work)
-        finally:
-            os._exit(status)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) in (0, 137), "the child failed by itself"
-    return os.waitstatus_to_exitcode(status) == 137
-
-
-def _work_until(call: int, work: Callable[[], object]) -> int:
-    left = call
-
-    def counted(real: Callable[..., object]) -> Callable[..., object]:
-        def wrapper(*arguments: object, **options: object) -> object:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                os._exit(137)
-            return real(*arguments, **options)
-
-        return wrapper
-
-    for name in DISK:
-        setattr(os, name, counted(getattr(os, name)))
-    work()
-    return 0
-
-
-def check_set(state: Path) -> Identity | None:
-    """Return the current identity, after looking that all its files are of one set."""
-    identity = Keystore(state).identity()
-    if identity is not None:
-        key = load_pem_private_key((state / "current" / "key.pem").read_bytes(), None)
-        leaf = x509.load_pem_x509_certificate((state / "current" / "cert.pem").read_bytes())
-        assert leaf.public_key() == key.public_key()
-        assert f"{leaf.serial_number:032x}" == identity.node.serial
-        assert x509.load_pem_x509_certificates((state / "current" / "bundle.pem").read_bytes())
-    return identity
 
 
 def test_machine_that_dies_at_any_write_joins_when_it_comes_back(tmp_path: Path) -> None:
