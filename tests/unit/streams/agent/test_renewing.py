@@ -31,6 +31,7 @@ async def machine(tmp_path: Path) -> Machine:
     await machine.join(machine.service.joined)
     machine.wire.sent.clear()
     machine.time.pass_by(DUE_S)
+    machine.service.now += timedelta(seconds=DUE_S)
     return machine
 
 
@@ -213,17 +214,19 @@ def test_machine_that_dies_at_any_write_renews_when_it_comes_back(tmp_path: Path
     prepared = Machine(tmp_path / "joined")
     asyncio.run(prepared.join(prepared.service.joined))
     prepared.time.pass_by(DUE_S)
+    prepared.service.now += timedelta(seconds=DUE_S)
     seen: set[str] = set()
     for call in range(1, 500):
         state = shutil.copytree(tmp_path / "joined", tmp_path / str(call), symlinks=True)
         machine = Machine.__new__(Machine)
         machine.__dict__.update(prepared.__dict__)
         machine.state, machine.keystore = state, type(prepared.keystore)(state)
+        machine.wire.reactions.clear()
         sent = tmp_path / f"{call}.sent"
 
         def joined(request: bytes, sent: Path = sent) -> bytes:
             with sent.open("ab", buffering=0) as log:
-                log.write(sha256(machine.service.open(request)[1].der).digest())
+                log.write(sha256(prepared.service.open(request)[1].der).digest())
             return prepared.service.joined(request)
 
         def work(
