@@ -74,10 +74,11 @@ async def record_all(
             why=actor.why,
             detail=act.detail,
         )
-    await journal.append(connection, [_entry(actor, act, now) for act in acts])
+    await journal.append(connection, [act_entry(actor, act, now) for act in acts])
 
 
-def _entry(actor: Actor, act: Act, now: datetime) -> Entry:
+def act_entry(actor: Actor, act: Act, now: datetime) -> Entry:
+    """Return the journal's entry of an act."""
     event_id = new_event_id()
     event = Recorded(
         id=str(event_id),

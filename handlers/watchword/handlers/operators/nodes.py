@@ -1,6 +1,8 @@
 """Nodes, looked up."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from uuid import UUID
 
 from watchword.handlers.errors import BadArgument, NotFound
@@ -22,6 +24,8 @@ class NodeFilter:
     role: str | None = None
     state: str | None = None
     after: str | None = None
+    expiring_in: timedelta | None = None
+    """Adopting and active ones whose current certificate ends within this, or has ended."""
 
 
 async def list_nodes(database: Database, wanted: NodeFilter, *, limit: int = 100) -> list[Row]:
@@ -46,8 +50,36 @@ async def list_nodes(database: Database, wanted: NodeFilter, *, limit: int = 100
             role=wanted.role,
             state=wanted.state,
             after=after,
+            expiring_in=wanted.expiring_in,
             limit=limit,
         )
+
+
+async def find_nodes(
+    database: Database, wanted: NodeFilter, *, states: Sequence[str], at_most: int
+) -> list[UUID]:
+    """Return the ids of all nodes that a filter finds in one of these states.
+
+    Raises:
+        BadArgument: a state that there is not, or more than `at_most` are found.
+    """
+    if wanted.state is not None and wanted.state not in STATES:
+        message = f"state: one of {', '.join(STATES)}"
+        raise BadArgument(message)
+    async with database.transaction() as connection:
+        found = await operators.find_nodes(
+            connection,
+            tenant=wanted.tenant,
+            pool=wanted.pool,
+            site=wanted.site,
+            role=wanted.role,
+            states=[one for one in states if wanted.state in (None, one)],
+            limit=at_most + 1,
+        )
+    if len(found) > at_most:
+        message = f"more than {at_most} nodes: narrow the filters"
+        raise BadArgument(message)
+    return found
 
 
 async def show_node(database: Database, node: str) -> Row:

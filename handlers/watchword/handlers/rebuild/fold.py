@@ -223,6 +223,8 @@ _FOLDS: Final[Mapping[str, Callable[[Mapping[str, Any]], list[Operation]]]] = Ma
         "node.unbanned": _node_changed,
         "node.retired": _node_changed,
         "node.deleted": _node_changed,
+        "ban.added": _created("bans"),
+        "ban.removed": _deleted("bans"),
         "join.waiting": _created("join_requests"),
         "join.approved": _changed("join_requests"),
         "join.rejected": _changed("join_requests"),

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
@@ -35,6 +35,7 @@ class _Statements:
     lock_token: str
     revoke_token: str
     list_nodes: str
+    find_nodes: str
     node: str
     node_certificates: str
     node_bindings: str
@@ -194,7 +195,7 @@ async def revoke_token(connection: Connection, token: str, now: datetime) -> Row
     return dict(row)  # type: ignore[arg-type]  # the row is locked
 
 
-async def list_nodes(
+async def list_nodes(  # noqa: PLR0913 - each is a filter
     connection: Connection,
     *,
     tenant: str | None,
@@ -203,12 +204,30 @@ async def list_nodes(
     role: str | None,
     state: str | None,
     after: UUID | None,
+    expiring_in: timedelta | None,
     limit: int,
 ) -> list[Row]:
-    """Return nodes by id, from behind `after`."""
+    """Return nodes by id, from behind `after`, each with the end of its current certificate."""
     return _dicts(
-        await connection.fetch(_SQL.list_nodes, tenant, pool, site, role, state, after, limit)
+        await connection.fetch(
+            _SQL.list_nodes, tenant, pool, site, role, state, after, limit, expiring_in
+        )
     )
+
+
+async def find_nodes(
+    connection: Connection,
+    *,
+    tenant: str | None,
+    pool: str | None,
+    site: str | None,
+    role: str | None,
+    states: Sequence[str],
+    limit: int,
+) -> list[UUID]:
+    """Return ids of nodes in these states, in order."""
+    rows = await connection.fetch(_SQL.find_nodes, tenant, pool, site, role, states, limit)
+    return [row[0] for row in rows]
 
 
 async def node(connection: Connection, node_id: UUID) -> Row | None:

@@ -1,6 +1,5 @@
 """`watchword requests list|show|approve|reject`: joins that wait for an operator."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -15,6 +14,7 @@ from watchword.handlers.operators.requests import Seen
 from watchword.handlers.store.approvals import RequestFilter
 from watchword.handlers.store.connection import Database
 from watchword.streams.cli.acting import Acting, operating
+from watchword.streams.cli.confirming import confirm
 from watchword.streams.cli.options import SHOWN, Shown
 from watchword.streams.cli.output import say, show_one, show_rows, text
 
@@ -148,7 +148,7 @@ async def _seen(
     if not options.yes:
         for row in rows:
             _show_on_stderr(row)
-        _confirm(verb, len(rows))
+        confirm(verb, len(rows), "join")
     return [Seen(row["id"], row["version"]) for row in rows]
 
 
@@ -169,16 +169,6 @@ def _show_on_stderr(row: dict[str, Any]) -> None:
         say(f"  {text(name)}: {text(value)}")
     for name, value in row["unproven_claims"].items():
         say(f"  unproven: {text(name)}: {text(value)}")
-
-
-def _confirm(verb: str, count: int) -> None:
-    if not sys.stdin.isatty():
-        message = f"to {verb} without being asked, say --yes"
-        raise BadArgument(message)
-    say(f"Type {count} to {verb} {count} join{'s' if count > 1 else ''}:")
-    if sys.stdin.readline().strip() != str(count):
-        message = f"nothing is done: {count} was not typed"
-        raise BadArgument(message)
 
 
 def _for_people(row: dict[str, Any]) -> dict[str, Any]:

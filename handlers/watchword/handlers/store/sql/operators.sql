@@ -56,14 +56,23 @@ SELECT revoked_at FROM tokens WHERE id = $1 FOR NO KEY UPDATE;
 UPDATE tokens SET revoked_at = $2 WHERE id = $1 RETURNING *;
 
 -- list_nodes
-SELECT id, tenant, pool, site, role, state, attestor, token_id, node_key_uri, generation, joined_at, updated_at
-FROM nodes
+SELECT n.id, n.tenant, n.pool, n.site, n.role, n.state, n.attestor, n.token_id, n.node_key_uri, n.generation, n.version, n.joined_at, n.updated_at,
+       (SELECT max(c.not_after) FROM node_certs c WHERE c.node_id = n.id AND c.is_current) AS not_after
+FROM nodes n
+WHERE ($1::text IS NULL OR n.tenant = $1) AND ($2::text IS NULL OR n.pool = $2) AND ($3::text IS NULL OR n.site = $3)
+  AND ($4::text IS NULL OR n.role = $4) AND ($5::text IS NULL OR n.state = $5) AND ($6::uuid IS NULL OR n.id > $6)
+  AND ($8::interval IS NULL OR (n.state IN ('adopting', 'active') AND EXISTS (
+      SELECT FROM node_certs c WHERE c.node_id = n.id AND c.is_current AND c.not_after <= watchword.now() + $8)))
+ORDER BY n.id LIMIT $7;
+
+-- find_nodes
+SELECT id FROM nodes
 WHERE ($1::text IS NULL OR tenant = $1) AND ($2::text IS NULL OR pool = $2) AND ($3::text IS NULL OR site = $3)
-  AND ($4::text IS NULL OR role = $4) AND ($5::text IS NULL OR state = $5) AND ($6::uuid IS NULL OR id > $6)
-ORDER BY id LIMIT $7;
+  AND ($4::text IS NULL OR role = $4) AND state = ANY($5::text[])
+ORDER BY id LIMIT $6;
 
 -- node
-SELECT id, tenant, pool, site, role, state, attestor, token_id, node_key_uri, hardware_key, generation, joined_at, updated_at
+SELECT id, tenant, pool, site, role, state, attestor, token_id, node_key_uri, hardware_key, generation, version, joined_at, updated_at
 FROM nodes WHERE id = $1;
 
 -- node_certificates
