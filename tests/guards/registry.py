@@ -21,6 +21,7 @@ class Guard:
 
 _JOIN = "tests/integration/join/test_join_token.py"
 _ATTESTORS = "tests/unit/handlers/attestors"
+_LIFE = "tests/integration/life"
 _JUDGED = "tests/integration/attestors"
 
 GUARDS: tuple[Guard, ...] = (
@@ -126,6 +127,30 @@ GUARDS: tuple[Guard, ...] = (
         "10",
         "living_nodes_are_nobodys",
         f"{_JUDGED}/test_discovery.py::test_living_node_keeps_a_known_ramdisk_waiting",
+    ),
+    Guard(
+        "second key is theft",
+        "2",
+        "second_keys_are_late",
+        f"{_LIFE}/test_renewal.py::test_second_key_from_one_certificate_evicts_the_node",
+    ),
+    Guard(
+        "renewal is signed",
+        "6",
+        "renewals_are_believed",
+        f"{_LIFE}/test_renewal.py::test_wrong_renewal_is_refused_like_everything_else[CSR swapped]",
+    ),
+    Guard(
+        "nodes are judged by their version",
+        "2",
+        "versions_are_not_compared",
+        f"{_LIFE}/test_renewal.py::test_racing_renewals_with_two_keys_leave_no_node_with_a_thief",
+    ),
+    Guard(
+        "a ban waits for the joins that run",
+        "10",
+        "bans_wait_for_nobody",
+        f"{_LIFE}/test_standing.py::test_ban_wins_against_joins_and_renewals_that_run",
     ),
     # What only shows when processes die: python -m tests.faults --guard NAME.
     Guard(

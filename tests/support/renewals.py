@@ -13,6 +13,8 @@ from tests.support.crypto import NodeKey, spki_of
 from tests.support.joins import KEY_ID, Bench, Machine, certificate_of
 from watchword.handlers.crypto import hpke
 from watchword.handlers.crypto.renewals import RenewalEvidence, sign, signed_text
+from watchword.handlers.store.connection import Database
+from watchword.handlers.store.rebuild import check
 from watchword.schemas.canonical import b64, length_prefixed
 from watchword.schemas.ids import AttestorId, Role
 from watchword.schemas.requests import Claims, JoinRequest, seal_info
@@ -107,3 +109,27 @@ def keys_of_all_kinds() -> list[Any]:
         ec.generate_private_key(ec.SECP384R1()),
         Ed25519PrivateKey.generate(),
     ]
+
+
+async def explained(dsn: str) -> None:
+    """Fail if the journal does not explain the tables."""
+    database = Database(dsn, application_name="test")
+    try:
+        found = await check(database)
+    finally:
+        await database.close()
+    assert found.problems == []
+    # Places and tokens of these tests are made by plain SQL.
+    made_by_hand = {"tenants", "pools", "sites", "tokens"}
+    assert [d for d in found.differences if d.table not in made_by_hand] == []
+
+
+async def reasons(bench: Bench) -> list[str]:
+    """Return the refusals so far, oldest first."""
+    rows = await bench.fetch("SELECT attestor || ':' || reason FROM refusals ORDER BY id")
+    return [row[0] for row in rows]
+
+
+async def types(bench: Bench) -> list[str]:
+    """Return the types of the journal's events, in order."""
+    return [row[0] for row in await bench.fetch("SELECT type FROM journal ORDER BY seq")]

@@ -9,37 +9,19 @@ import pytest
 from cryptography import x509
 
 from tests.support.crypto import STATEMENT, NodeKey
-from tests.support.joins import Bench, Machine, certificate_of, join_bench, keys
-from tests.support.renewals import Node, joined, keys_of_all_kinds, renewed
+from tests.support.joins import Machine, certificate_of, join_bench, keys
+from tests.support.renewals import (
+    Node,
+    explained,
+    joined,
+    keys_of_all_kinds,
+    reasons,
+    renewed,
+    types,
+)
 from watchword.handlers.service import JoinClock
-from watchword.handlers.store.connection import Database
-from watchword.handlers.store.rebuild import check
 
 pytestmark = pytest.mark.postgres
-
-
-async def explained(dsn: str) -> None:
-    """Fail if the journal does not explain the tables."""
-    database = Database(dsn, application_name="test")
-    try:
-        found = await check(database)
-    finally:
-        await database.close()
-    assert found.problems == []
-    # Places and tokens of these tests are made by plain SQL.
-    made_by_hand = {"tenants", "pools", "sites", "tokens"}
-    assert [d for d in found.differences if d.table not in made_by_hand] == []
-
-
-async def reasons(bench: Bench) -> list[str]:
-    """Return the refusals so far, oldest first."""
-    rows = await bench.fetch("SELECT attestor || ':' || reason FROM refusals ORDER BY id")
-    return [row[0] for row in rows]
-
-
-async def types(bench: Bench) -> list[str]:
-    """Return the types of the journal's events, in order."""
-    return [row[0] for row in await bench.fetch("SELECT type FROM journal ORDER BY seq")]
 
 
 @pytest.mark.parametrize("key", keys_of_all_kinds(), ids=["p256", "p384", "ed25519"])

@@ -106,9 +106,7 @@ def renewed_private(renewal: Renewal, certificate: NewCertificate, now: datetime
     }
 
 
-def certified_private(
-    certificate: NewCertificate, node_text: str, now: datetime
-) -> dict[str, Any]:
+def certified_private(certificate: NewCertificate, node_text: str, now: datetime) -> dict[str, Any]:
     """Return the row of a new certificate, and its claims on CSR and key."""
     csr_sha256, spki_sha256 = b64(certificate.csr_sha256), b64(certificate.spki_sha256)
     kinds = certificate.allowed_kinds

@@ -1,0 +1,63 @@
+"""What switches the guards of a node's life off: patches of a running interpreter, never loaded by production."""
+
+from collections.abc import Callable
+from typing import Any
+
+from watchword.handlers.errors import Refused
+from watchword.handlers.join import deciding, renewing
+from watchword.handlers.join.candidate import Refusal
+from watchword.handlers.join.rows import NodeRow
+from watchword.handlers.store import standing
+from watchword.schemas.requests import RENEWAL_ATTESTOR
+
+
+def _replace(owner: Any, name: str, value: object) -> None:  # noqa: ANN401 - a module or class
+    """Put something else in a guard's place."""
+    setattr(owner, name, value)
+
+
+def second_keys_are_late() -> None:
+    """Take a second key from one certificate for one that comes too late."""
+
+    def steal(*_: object) -> Refusal:
+        return Refusal(Refused(RENEWAL_ATTESTOR, "superseded"))
+
+    _replace(deciding, "_steal", steal)
+
+
+def renewals_are_believed() -> None:
+    """Take any signature for the current certificate's key's."""
+
+    def signed(*_: object) -> bool:
+        return True
+
+    _replace(renewing, "_signed", signed)
+
+
+def versions_are_not_compared() -> None:
+    """Take a node for unchanged as long as it is the same node."""
+
+    def same(self: Any, other: object) -> bool:  # noqa: ANN401
+        return isinstance(other, NodeRow) and self.id == other.id
+
+    _replace(NodeRow, "__eq__", same)
+
+
+def bans_wait_for_nobody() -> None:
+    """Ban without waiting for the batches that run."""
+
+    async def lock_bans(_: object) -> None:
+        return None
+
+    _replace(standing, "lock_bans", lock_bans)
+
+
+LIFE_SWITCHES: dict[str, Callable[[], None]] = {
+    function.__name__: function
+    for function in (
+        second_keys_are_late,
+        renewals_are_believed,
+        versions_are_not_compared,
+        bans_wait_for_nobody,
+    )
+}
