@@ -55,7 +55,7 @@ async def lock_bans(connection: Connection) -> None:
 async def lock_nodes(connection: Connection, ids: Collection[UUID]) -> dict[UUID, ChangedNode]:
     """Lock nodes; return those that there are."""
     rows = await connection.fetch(_SQL.lock_nodes, sorted(ids))
-    return {row["id"]: ChangedNode(**{**dict(row), "id": str(row["id"])}) for row in rows}
+    return {node_id: ChangedNode(str(node_id), *columns) for node_id, *columns in rows}
 
 
 async def unbind(connection: Connection, ids: Collection[UUID]) -> dict[UUID, list[Pair]]:

@@ -60,9 +60,9 @@ UNION ALL SELECT id, 'token', token_id, 2 FROM nodes WHERE id = ANY($1) AND toke
 UNION ALL SELECT id, 'site', tenant || '/' || site, 2 FROM nodes WHERE id = ANY($1) AND site IS NOT NULL
 UNION ALL SELECT id, 'hardware-key', hardware_key, 1 FROM nodes WHERE id = ANY($1) AND hardware_key IS NOT NULL
 UNION ALL SELECT id, 'node-key', node_key_uri, 1 FROM nodes WHERE id = ANY($1) AND node_key_uri IS NOT NULL
-UNION ALL SELECT node_id, 'spki', encode(subject, 'hex'), 1 FROM admission_claims a
+UNION ALL SELECT c.node_id, 'spki', encode(a.subject, 'hex'), 1 FROM admission_claims a
     JOIN node_certs c ON a.kind = 'key' AND a.subject = c.spki_sha256 AND a.node_id = c.node_id
-    WHERE c.node_id = ANY($1) GROUP BY node_id, subject
+    WHERE c.node_id = ANY($1) GROUP BY c.node_id, a.subject
 UNION ALL SELECT node_id, 'certificate', encode(tbs_sha256, 'hex'), 1 FROM node_certs WHERE node_id = ANY($1);
 
 -- undecided
