@@ -108,6 +108,21 @@ class NodeChanged(Event, frozen=True):
     why: str
 
 
+class NodeReclaimGranted(Event, frozen=True):
+    """An operator lets whoever proves a subject become this node, once; `node.joined` says that it did."""
+
+    type: Literal["node.reclaim.granted"] = "node.reclaim.granted"
+    node_id: str
+    grant_id: str
+    attestor: str
+    subject_kind: str
+    subject_sha256: Sha256Hex
+    """SHA-256 over kind, a NUL and value: what bans and grants are found by."""
+    expires_at: Instant
+    who: str
+    why: str
+
+
 class NodeCertificateRevoked(Event, frozen=True):
     """A certificate of a node counts no more; the next CRL has it."""
 

@@ -164,6 +164,8 @@ _PLANTED = {
     "node_subjects": "INSERT INTO node_subjects VALUES (sha256('planted'), gen_random_uuid(), 'ek', 'planted')",
     "node_bindings": "INSERT INTO node_bindings VALUES ('tpm', sha256('planted'), gen_random_uuid())",
     "attestation_uses": "INSERT INTO attestation_uses VALUES ('tpm', sha256('planted'), gen_random_uuid())",
+    "reclaim_grants": "INSERT INTO reclaim_grants SELECT gen_random_uuid(), id, tenant, 'tpm', sha256('planted'), 'ek', 'planted', 'open',"
+    " now(), now(), 'nobody', '' FROM nodes LIMIT 1",
     "bans": "INSERT INTO bans VALUES (sha256('planted'), 'ek', 'planted', now(), 'nobody', '')",
     "join_requests": "UPDATE join_requests SET state = 'approved', version = version + 1 WHERE state = 'pending' AND facts->>'name' = 'waiting'",
     "images": "UPDATE images SET second_fact = 'unsafe_single_factor' WHERE id = (SELECT min(id) FROM images)",

@@ -1,5 +1,6 @@
 """One request on its way through an attempt: what was read of it, and what is thought of it so far."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -72,6 +73,12 @@ class Admit:
     """What refuses it unless a ban does first."""
     approval: tuple[bytes, bytes] | None = None
     """Subject and snapshot of the approval that it consumes."""
+    grant: UUID | None = None
+    """The reclaim grant that it uses up."""
+    unbound: Sequence[Pair] = ()
+    """What the node loses by a granted reclaim."""
+    reused: frozenset[Pair] = frozenset()
+    """What the node itself has used up before, and a grant lets it use again."""
     certificate: IssuedCertificate | None = None
     renew_after: datetime | None = None
     node_text: str = field(init=False)

@@ -4,6 +4,7 @@ Bans (step 7) come before what steps 8 to 11 object, and are read under the lock
 """
 
 from datetime import datetime, timedelta
+from uuid import UUID
 
 import structlog
 from uuid_utils.compat import uuid7
@@ -23,6 +24,7 @@ from watchword.handlers.join.approvals import snapshot_of
 from watchword.handlers.join.candidate import Admit, Broken, Candidate, Challenged, Judgement, Waits
 from watchword.handlers.join.contract import fault_in_effects, fault_of
 from watchword.handlers.join.expectations import meets
+from watchword.handlers.join.granted import grant_for, granted_node
 from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.policy import JoinPolicy
 from watchword.handlers.join.reading import Nodes, Tokens
@@ -93,14 +95,22 @@ class Conclusions:
                 raise Refused(JOIN, "expect-mismatch", tenant_id=found.tenant)
 
         # Steps 8 to 11
+        subjects = ban_subjects(candidate, found)
+        grant: UUID | None = None
         objection: Refused | None = None
         node_id = uuid7()
         rekeys: NodeRow | None = None
         bindings: tuple[Pair, ...] = ()
         try:
-            place = await which_node(
-                attestor, found, token, Nodes(loader, candidate.reads), loader, candidate.reads
-            )
+            nodes, reads = Nodes(loader, candidate.reads), candidate.reads
+            granted = None
+            if loader.has_grants:
+                granted = await grant_for(attestor, subjects, loader, reads, now)
+            if granted is None:
+                place = await which_node(attestor, found, token, nodes, loader, reads)
+            else:
+                place = await granted_node(attestor, found, granted, nodes, loader, reads)
+                grant = granted.id
             bindings = place.bindings
             if place.rekeys is not None:
                 node_id, rekeys = place.rekeys.id, place.rekeys
@@ -113,9 +123,10 @@ class Conclusions:
             staged=staged,
             node_id=node_id,
             rekeys=rekeys,
-            ban_subjects=ban_subjects(candidate, found),
+            ban_subjects=subjects,
             bindings=bindings,
             objection=objection,
+            grant=grant,
             approval=staged.approval,
         )
 

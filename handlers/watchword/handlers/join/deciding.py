@@ -32,7 +32,14 @@ from watchword.handlers.join.candidate import (
     Theft,
     Waits,
 )
-from watchword.handlers.join.rows import AdmittedCsr, NewRequest, NodeRow, Pair, TokenState
+from watchword.handlers.join.rows import (
+    AdmittedCsr,
+    GrantRow,
+    NewRequest,
+    NodeRow,
+    Pair,
+    TokenState,
+)
 from watchword.schemas.ids import JOIN
 
 MOST_TRIES = 100
@@ -55,6 +62,9 @@ class World:
     bindings_won: set[Pair] = field(default_factory=set[Pair])
     binding_holders: Mapping[Pair, UUID] = field(default_factory=dict[Pair, UUID])
     banned: set[bytes] = field(default_factory=set[bytes])
+    grants: Mapping[UUID, GrantRow] = field(default_factory=dict[UUID, GrantRow])
+    use_holders: Mapping[Pair, UUID] = field(default_factory=dict[Pair, UUID])
+    """Who has used up what candidates with a grant have lost."""
     waiting: Waiting | None = None
     wanted_requests: Mapping[bytes, NewRequest] = field(default_factory=dict[bytes, NewRequest])
     """What the waiting candidates want, by their digests."""
@@ -75,6 +85,8 @@ class Effects:
     renewed: list[Candidate] = field(default_factory=list[Candidate])
     thefts: list[tuple[Candidate, Theft]] = field(default_factory=list[tuple[Candidate, Theft]])
     by_csr: dict[bytes, Candidate] = field(default_factory=dict[bytes, Candidate])
+    grants: dict[UUID, Candidate] = field(default_factory=dict[UUID, Candidate])
+    """Who used which reclaim grant."""
     changed: set[tuple[str, object]] = field(default_factory=set[tuple[str, object]])
 
 
@@ -226,14 +238,36 @@ def _refusal(
             return Rejudge()
 
     # Step 12
-    for pair in use_claims(candidate, admit):
-        if pair in effects.uses or pair not in world.uses_won:
-            return Refused(attestor, "replayed", tenant_id=tenant)
+    if _is_replayed(candidate, admit, world, effects):
+        return Refused(attestor, "replayed", tenant_id=tenant)
     return _unapproved(candidate, admit, world)
 
 
+def _is_replayed(candidate: Candidate, admit: Admit, world: World, effects: Effects) -> bool:
+    """Tell whether something that counts once has counted: for anybody, unless a grant says for this node."""
+    return any(
+        pair in effects.uses or (pair not in world.uses_won and not _reuses(pair, admit, world))
+        for pair in use_claims(candidate, admit)
+    )
+
+
+def _is_open(grant: UUID, world: World) -> bool:
+    row = world.grants.get(grant)
+    return row is not None and world.now < row.expires_at
+
+
+def _reuses(pair: Pair, admit: Admit, world: World) -> bool:
+    """Tell whether a grant lets the node use again what it has used up itself; note it then."""
+    if admit.grant is None or world.use_holders.get(pair) != admit.node_id:
+        return False
+    admit.reused |= {pair}
+    return True
+
+
 def _unapproved(candidate: Candidate, admit: Admit, world: World) -> Judgement | None:
-    """Return that the approval was decided otherwise, consumed or has expired since; else consume it."""
+    """Return that grant or approval was decided otherwise, used or has expired since; else consume it."""
+    if admit.grant is not None and not _is_open(admit.grant, world):
+        return Rejudge()
     if admit.approval is None:
         return None
     subject, snapshot = admit.approval
@@ -250,7 +284,11 @@ def _admit(candidate: Candidate, admit: Admit, world: World, effects: Effects) -
     effects.admissions[csr] = admit.node_id
     effects.admissions[key_claim(candidate)] = admit.node_id
     for pair, expires in use_claims(candidate, admit).items():
-        effects.uses[pair] = (admit.node_id, expires)
+        if pair not in admit.reused:
+            effects.uses[pair] = (admit.node_id, expires)
+    if admit.grant is not None:
+        effects.grants[admit.grant] = candidate
+        effects.changed.add(("grant", admit.grant))
     for pair in admit.bindings:
         effects.bindings[pair] = admit.node_id
         effects.changed.add(("binding", pair))

@@ -115,6 +115,7 @@ class Judge:
                     candidate.judgement = found
             if nth % _BREATH == _BREATH - 1:
                 await asyncio.sleep(0)
+        loader.has_grants = look.has_grants
         if to_renew:
             await self._renewals.judge(to_renew, loader, look.now)
         await self._verify_all(to_verify, look.now, loader, tx)

@@ -18,6 +18,7 @@ from watchword.handlers.attestor import Token
 from watchword.handlers.join.ports import Reads
 from watchword.handlers.join.rows import (
     CertificateRow,
+    GrantRow,
     NodeRow,
     Pair,
     Renewable,
@@ -51,6 +52,7 @@ class Loader:
         self.bindings: Rows[Pair, UUID] = Rows(reads.bindings)
         self.requests: Rows[RequestKey, RequestRow] = Rows(reads.requests)
         self.certificates: Rows[bytes, CertificateRow] = Rows(reads.certificates)
+        self.grants: Rows[bytes, list[GrantRow]] = Rows(reads.grants)
         self.renewables: Rows[bytes, Renewable] = Rows(reads.renewables)
         self.nodes_by_subject: Rows[bytes, list[UUID]] = Rows(reads.nodes_by_subject)
         self.images: Rows[str, Image] = Rows(reads.images)
@@ -66,6 +68,7 @@ class Loader:
             self.requests,
             self.certificates,
             self.renewables,
+            self.grants,
             self.nodes_by_subject,
             self.images,
             self.discovery_sites,
@@ -75,6 +78,8 @@ class Loader:
             self._bound,
         )
         self._source = reads
+        self.has_grants = True
+        """Whether any reclaim is granted: else nobody needs to look for one."""
         self._pump: asyncio.Task[None] | None = None
         self._closed = False
         self._asked_at: float | None = None

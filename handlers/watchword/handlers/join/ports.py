@@ -23,6 +23,7 @@ from watchword.handlers.join.rows import (
     Bucket,
     CertificateRow,
     Digest,
+    GrantRow,
     InboxClaim,
     InboxRow,
     Look,
@@ -46,6 +47,10 @@ class Reads(Protocol):
 
     async def requests(self, keys: Sequence[RequestKey]) -> Mapping[RequestKey, RequestRow]:
         """Return the join requests that exist."""
+        ...
+
+    async def grants(self, subjects: Sequence[Digest]) -> Mapping[Digest, list[GrantRow]]:
+        """Return open reclaim grants by the subject that has to be proved, the oldest first."""
         ...
 
     async def renewables(self, tbs: Sequence[Digest]) -> Mapping[Digest, Renewable]:
@@ -192,6 +197,26 @@ class Session(Reads, Protocol):
 
     async def write(self, writes: Writes, now: datetime) -> None:
         """Write nodes, certificates, subjects, spends and audit rows."""
+        ...
+
+    async def lock_grants(self, ids: Sequence[UUID]) -> Mapping[UUID, GrantRow]:
+        """Lock reclaim grants in order; return those that are open."""
+        ...
+
+    async def use_holders(self, lost: Sequence[Pair]) -> Mapping[Pair, UUID]:
+        """Return which nodes have used up subjects that were lost."""
+        ...
+
+    async def unbind(
+        self, nodes: Sequence[UUID], kept: Sequence[Pair]
+    ) -> Mapping[UUID, list[Pair]]:
+        """Drop what locked nodes are bound to, but for these; return what was dropped."""
+        ...
+
+    async def use_grants(
+        self, used: Mapping[UUID, Digest], forget_hardware: Sequence[UUID], now: datetime
+    ) -> None:
+        """Mark grants as used by these CSRs, and take nodes' hardware keys away."""
         ...
 
     async def renew(self, renewed: Sequence[RenewedCertificate], now: datetime) -> None:

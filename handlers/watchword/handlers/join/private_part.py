@@ -54,7 +54,7 @@ def joined_private(
             "token_id": node.token_id,
             "node_key_uri": node.node_key_uri,
             "hardware_key": node.hardware_key
-            or (admit.rekeys.hardware_key if admit.rekeys else None),
+            or (admit.rekeys.hardware_key if admit.rekeys and admit.grant is None else None),
             "generation": 1 if admit.rekeys is None else admit.rekeys.generation + 1,
             "version": 1 if admit.rekeys is None else admit.rekeys.version + 1,
             "joined_at": at if admit.rekeys is None else None,
@@ -76,7 +76,17 @@ def joined_private(
                 "expires_at": None if expires is None else microseconds(expires),
             }
             for (attestor, subject), expires in use_claims(candidate, admit).items()
+            if (attestor, subject) not in admit.reused
         ],
+        "unbound": [{"attestor": a, "subject": b64(s)} for a, s in admit.unbound],
+        "grant": None
+        if admit.grant is None
+        else {
+            "id": str(admit.grant),
+            "state": "used",
+            "used_at": at,
+            "used_by": b64(certificate.csr_sha256),
+        },
         "spent": dict.fromkeys(admit.staged.spends, 1),
         "token": admit.staged.spends[0] if admit.staged.spends else None,
         "approval": None

@@ -38,6 +38,8 @@ class Look:
     inbox: Mapping[Digest, InboxRow]
     csrs: Mapping[Digest, UUID]
     keys: Mapping[Digest, UUID]
+    has_grants: bool = True
+    """Whether any reclaim is granted; mostly none is, and nobody looks for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +217,17 @@ class RevokedCertificate(NamedTuple):
     csr_sha256: Digest
     serial: bytes
     not_after: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class GrantRow:
+    """An open reclaim grant: the node, and the proof that was named."""
+
+    id: UUID
+    node_id: UUID
+    attestor: str
+    subject: Digest
+    expires_at: datetime
 
 
 RequestKey = tuple[str, bytes, bytes]

@@ -1,7 +1,7 @@
 """Phase B: claim, decide, write, in one short transaction without foreign code.
 
 The order of locks binds every writer of the schema: bans, inbox, tokens, nodes, tenants that gain a
-waiting join, join requests, admission claims, uses, bindings, refusal slots, the journal. Within a table rows are taken in the order of their key.
+waiting join, join requests, reclaim grants, admission claims, uses, bindings, refusal slots, the journal. Within a table rows are taken in the order of their key.
   0. wait for bans that run (`Session.begin`);
   1. claim the digests; what is not ours is replayed;
   2. lock or claim the union of what any admission wants, table by table;
@@ -36,6 +36,7 @@ from watchword.handlers.join.deciding import (
     key_claim,
     use_claims,
 )
+from watchword.handlers.join.granted_writes import use_grants
 from watchword.handlers.join.outcomes import Outcomes
 from watchword.handlers.join.ports import Session
 from watchword.handlers.join.renewal_writes import write_renewals
@@ -140,12 +141,17 @@ async def _claimed(
     if nodes:
         world.nodes = await session.lock_nodes(nodes)
     await _claim_requests(session, mine, world, outcomes)
+    granted = [a for a in possible if a.grant is not None]
+    if grants := sorted({a.grant for a in granted if a.grant is not None}):
+        world.grants = await session.lock_grants(grants)
     lost: list[Pair] = []
     if wanted.admissions:
         world.admissions_won = await session.claim_admissions(wanted.admissions)
         lost = [pair for pair in wanted.admissions if pair not in world.admissions_won]
     if wanted.uses:
         world.uses_won = await session.claim_uses(wanted.uses, now)
+        if granted and (spent := [pair for pair in wanted.uses if pair not in world.uses_won]):
+            world.use_holders = await session.use_holders(spent)
     if wanted.bindings:
         world.bindings_won = await session.claim_bindings(wanted.bindings)
         if missed := [pair for pair in wanted.bindings if pair not in world.bindings_won]:
@@ -272,6 +278,8 @@ async def _write(
     superseded: Mapping[UUID, Sequence[bytes]] = {}
     if rekeyed:
         superseded = await session.supersede(rekeyed, now, "re-keyed")
+    if effects.grants:
+        await use_grants(session, effects, now)
     writes, entries = outcomes.joins(effects, superseded, now)
     if waiting is not None:
         entries += outcomes.waiting(waiting, now)

@@ -27,6 +27,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "node_bindings": ("attestor", "subject"),
         "attestation_uses": ("attestor", "subject"),
         "bans": ("subject",),
+        "reclaim_grants": ("id",),
         "join_requests": ("attestor", "subject", "csr_sha256"),
         "images": ("id",),
         "discovery_sites": ("kid",),
@@ -165,6 +166,10 @@ def _joined(private: Mapping[str, Any]) -> list[Operation]:
         ("attestation_uses", "uses"),
     ):
         done += [Put(table, {**row, "node_id": node_id}) for row in private[member]]
+    gone = private.get("unbound", ())
+    done += [Delete("node_bindings", _key("node_bindings", row)) for row in gone]
+    if (grant := private.get("grant")) is not None:
+        done += _changed("reclaim_grants")({"row": grant})
     if (approval := private.get("approval")) is not None:
         done.append(Patch("join_requests", approval, {"state": "consumed"}))
         done.append(Add("join_requests", approval, "version", 1))
@@ -223,6 +228,8 @@ _FOLDS: Final[Mapping[str, Callable[[Mapping[str, Any]], list[Operation]]]] = Ma
         "node.unbanned": _node_changed,
         "node.retired": _node_changed,
         "node.deleted": _node_changed,
+        "node.reclaim.granted": _created("reclaim_grants"),
+        "reclaim.revoked": _changed("reclaim_grants"),
         "ban.added": _created("bans"),
         "ban.removed": _deleted("bans"),
         "join.waiting": _created("join_requests"),

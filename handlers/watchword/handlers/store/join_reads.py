@@ -21,6 +21,7 @@ from watchword.handlers.join.rows import (
     AdmittedCsr,
     CertificateRow,
     Digest,
+    GrantRow,
     InboxRow,
     Look,
     NodeRow,
@@ -30,7 +31,7 @@ from watchword.handlers.join.rows import (
     RequestRow,
 )
 from watchword.handlers.store.connection import Connection
-from watchword.handlers.store.join_statements import ANCHORS, JOINS, RENEWALS, REQUESTS
+from watchword.handlers.store.join_statements import ANCHORS, JOINS, RECLAIMS, RENEWALS, REQUESTS
 from watchword.handlers.store.translate import FOREIGN, translate
 from watchword.schemas.ids import NodeId, TenantId, TokenId
 
@@ -99,11 +100,14 @@ class ReadingConnection:
         inbox: dict[Digest, InboxRow] = {}
         claims: dict[str, dict[Digest, UUID]] = {"csr": {}, "key": {}}
         now: datetime | None = None
+        has_grants = False
         for kind, subject, outcome, node_id, csr, reason, not_after in await self._fetch(
             JOINS.look, digests, csrs, keys
         ):
             if kind == "now":
                 now = not_after
+            elif kind == "grants":
+                has_grants = True
             elif kind == "inbox":
                 inbox[subject] = InboxRow(subject, outcome, node_id, csr, reason, not_after)
             else:
@@ -111,7 +115,7 @@ class ReadingConnection:
         if now is None:
             message = "no time"
             raise StoreUnavailable(message)
-        return Look(now, inbox, claims["csr"], claims["key"])
+        return Look(now, inbox, claims["csr"], claims["key"], has_grants)
 
     async def admissions(self, csrs: Sequence[Digest]) -> Mapping[Digest, AdmittedCsr]:
         """See `join.ports.Session`."""
@@ -188,6 +192,13 @@ class ReadingConnection:
             )
             for row in await self._fetch(ANCHORS.certificates, tbs)
         }
+
+    async def grants(self, subjects: Sequence[Digest]) -> Mapping[Digest, list[GrantRow]]:
+        """See `join.ports.Reads`."""
+        found: dict[Digest, list[GrantRow]] = {}
+        for row in await self._fetch(RECLAIMS.read, subjects):
+            found.setdefault(row["subject"], []).append(GrantRow(*row))
+        return found
 
     async def renewables(self, tbs: Sequence[Digest]) -> Mapping[Digest, Renewable]:
         """See `join.ports.Reads`."""

@@ -86,6 +86,23 @@ class RenewalStatements:
     evict: str
 
 
+@dataclass(frozen=True, slots=True)
+class ReclaimStatements:
+    """One field for each statement of reclaim grants."""
+
+    read: str
+    lock: str
+    use: str
+    use_holders: str
+    unbind: str
+    forget_hardware: str
+    add: str
+    list: str
+    lock_one: str
+    revoke: str
+
+
+RECLAIMS = load(ReclaimStatements, "reclaims.sql")
 RENEWALS = load(RenewalStatements, "renewals.sql")
 JOINS = load(JoinStatements, "joins.sql")
 SLOTS = load(SlotStatements, "slots.sql")

@@ -19,18 +19,17 @@ from watchword.handlers.join.rows import (
     NodeRow,
     Pair,
     RefusalRow,
-    RenewedCertificate,
     RequestKey,
     RequestRow,
-    RevokedCertificate,
     TokenState,
     Writes,
 )
 from watchword.handlers.journal import Entry
 from watchword.handlers.store import journal
 from watchword.handlers.store.connection import Connection, Database
-from watchword.handlers.store.join_reads import ReadingConnection, columns, request_rows
-from watchword.handlers.store.join_statements import JOINS, RENEWALS, REQUESTS
+from watchword.handlers.store.join_reads import columns, request_rows
+from watchword.handlers.store.join_statements import JOINS, REQUESTS
+from watchword.handlers.store.life_writes import LifeWrites
 from watchword.handlers.store.slots import Learned, Slots
 from watchword.handlers.store.translate import FOREIGN, is_away
 
@@ -65,7 +64,7 @@ def _request_values(requests: Sequence[NewRequest]) -> list[tuple[Any, ...]]:
     ]
 
 
-class JoinSession(ReadingConnection):
+class JoinSession(LifeWrites):
     """One connection of one attempt; implements `join.ports.Session`."""
 
     def __init__(self, connection: Connection, slots: Slots) -> None:
@@ -215,33 +214,6 @@ class JoinSession(ReadingConnection):
         if writes.subjects:
             subjects = [(s.subject, s.node_id, s.kind, s.value) for s in writes.subjects]
             await self._execute(JOINS.write_subjects, *columns(subjects, 4))
-
-    # Renewals
-
-    async def renew(self, renewed: Sequence[RenewedCertificate], now: datetime) -> None:
-        """See `join.ports.Session`."""
-        await self._execute(
-            RENEWALS.renew,
-            [one.certificate for one in renewed],
-            [one.superseded for one in renewed],
-            [one.certificate.csr_sha256 for one in renewed],
-            now,
-        )
-
-    async def contest(self, csrs: Sequence[Digest], now: datetime) -> set[Digest]:
-        """See `join.ports.Session`."""
-        return {row[0] for row in await self._fetch(RENEWALS.contest, csrs, now)}
-
-    async def revoke(
-        self, nodes: Sequence[UUID], now: datetime, why: str
-    ) -> Sequence[RevokedCertificate]:
-        """See `join.ports.Session`."""
-        rows = await self._fetch(RENEWALS.revoke, nodes, now, why)
-        return sorted(RevokedCertificate(*row) for row in rows)
-
-    async def evict(self, nodes: Sequence[UUID], now: datetime, who: str, why: str) -> None:
-        """See `join.ports.Session`."""
-        await self._execute(RENEWALS.evict, nodes, now, who, why)
 
     async def claim_slots(self, need: Mapping[Bucket, int]) -> Mapping[Bucket, int]:
         """See `join.ports.Session`."""

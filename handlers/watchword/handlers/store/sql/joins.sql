@@ -6,7 +6,9 @@ UNION ALL
 SELECT 'inbox', digest, outcome, node_id, csr_sha256, reason, not_after FROM inbox WHERE digest = ANY($1::bytea[])
 UNION ALL
 SELECT kind, subject, NULL, node_id, NULL, NULL, NULL FROM admission_claims
-WHERE (kind = 'csr' AND subject = ANY($2::bytea[])) OR (kind = 'key' AND subject = ANY($3::bytea[]));
+WHERE (kind = 'csr' AND subject = ANY($2::bytea[])) OR (kind = 'key' AND subject = ANY($3::bytea[]))
+UNION ALL
+(SELECT 'grants', NULL, NULL, NULL, NULL, NULL, NULL FROM reclaim_grants WHERE state = 'open' LIMIT 1);
 
 -- admissions
 -- The admissions of CSRs, whatever became of them since.
