@@ -1,6 +1,7 @@
 """What agents are told to trust, on the compacted topic `trust.bundle`: written and read back."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +12,7 @@ from watchword.handlers.crypto.keysets import read_key_set
 from watchword.handlers.crypto.worker_keys import WorkerKeys
 from watchword.handlers.errors import Conflict, SignatureBroken, Unavailable
 from watchword.schemas.errors import SchemaError
-from watchword.schemas.topics import KEY_SET_KEY, TRUST_BUNDLE, TRUST_BUNDLE_KEY
+from watchword.schemas.topics import CRL_KEY, KEY_SET_KEY, TRUST_BUNDLE, TRUST_BUNDLE_KEY
 from watchword.streams.kafka_clients import KafkaConnection
 
 _DEADLINE_S = 20.0
@@ -76,16 +77,28 @@ async def publish_trust(kafka: KafkaConnection, keys: WorkerKeys, now: datetime)
                 f"key set {there.version} is published, and these keys are version {keys.version}"
             )
             raise Conflict(message)
+    await _publish(
+        kafka, ((KEY_SET_KEY, keys.key_set(now)), (TRUST_BUNDLE_KEY, keys.trust_bundle(now)))
+    )
+
+
+async def publish_crl(kafka: KafkaConnection, der: bytes) -> None:
+    """Publish a CRL. Agents take it only if an authority of their trust bundle has signed it.
+
+    Raises:
+        Unavailable: Kafka is away.
+    """
+    await _publish(kafka, ((CRL_KEY, der),))
+
+
+async def _publish(kafka: KafkaConnection, documents: Sequence[tuple[bytes, bytes]]) -> None:
     producer: _Client = AIOKafkaProducer(
         **kafka.client_options(), acks="all", enable_idempotence=True
     )
     try:
         async with asyncio.timeout(_DEADLINE_S):
             await producer.start()
-            for key, value in (
-                (KEY_SET_KEY, keys.key_set(now)),
-                (TRUST_BUNDLE_KEY, keys.trust_bundle(now)),
-            ):
+            for key, value in documents:
                 await producer.send_and_wait(TRUST_BUNDLE, value, key=key)
     except (KafkaError, TimeoutError) as error:
         message = f"Kafka: {type(error).__name__} while writing {TRUST_BUNDLE}"

@@ -22,6 +22,7 @@ from watchword.handlers.crypto.profile import (
     IssuedCertificate,
     check_order,
 )
+from watchword.handlers.crypto.revocation_lists import MAX_BYTES, Revoked, sign_crl
 from watchword.handlers.crypto.tbs import TbsTemplate, key_identifier
 from watchword.handlers.errors import ConfigRefused, SignerUnavailable
 
@@ -79,6 +80,7 @@ class Authority:
         self.chain = chain_without_root(certificates)
         """DER, the issuing CA first, without the root unless that is the issuing CA itself."""
         self._key = key
+        self._issuer = issuer
         self._signing, self._algorithm = _SIGNATURES[public.curve.name]
         identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
         self._template = TbsTemplate(
@@ -86,6 +88,22 @@ class Authority:
             issuer_key_identifier=identifier.value.digest,
             signature_algorithm=self._algorithm,
         )
+
+    def revocation_list(
+        self, revoked: Sequence[Revoked], *, now: datetime, next_update: datetime
+    ) -> bytes:
+        """Return the signed CRL, DER.
+
+        Raises:
+            ConfigRefused: more certificates are revoked than a CRL may hold, or the CA's own may not sign one.
+        """
+        usage = self._issuer.extensions.get_extension_for_class(x509.KeyUsage).value
+        if not usage.crl_sign:
+            raise ConfigRefused(["the CA certificate may not sign CRLs (keyUsage cRLSign)"])
+        der_bytes = sign_crl(self._key, self._issuer, revoked, now=now, next_update=next_update)
+        if len(der_bytes) > MAX_BYTES:
+            raise ConfigRefused(["the CRL is too large: shorten certificate_lifetime_s"])
+        return der_bytes
 
     def issue(
         self, orders: Sequence[CertificateOrder], *, now: datetime | None = None

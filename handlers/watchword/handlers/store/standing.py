@@ -42,6 +42,8 @@ class _Statements:
     nodes_of: str
     subjects_of: str
     undecided: str
+    revoked: str
+    expiring: str
 
 
 _SQL = load(_Statements, "standing.sql")
@@ -142,6 +144,17 @@ async def banned(connection: Connection, subjects: Collection[Subject]) -> set[b
     """Return the digests of those that are banned."""
     digests = [subject.digest for subject in subjects]
     return {row[0] for row in await connection.fetch(_SQL.banned, digests)}
+
+
+async def revoked(connection: Connection, now: datetime) -> list[Row]:
+    """Return the certificates that are revoked, from a day past their end on without them."""
+    return [dict(row) for row in await connection.fetch(_SQL.revoked, now)]
+
+
+async def expiring(connection: Connection, days: int) -> int:
+    """Return how many adopting and active nodes have a certificate that ends within so many days."""
+    found: int = await connection.fetchval(_SQL.expiring, days)
+    return found
 
 
 async def undecided_of(connection: Connection, subjects: Collection[Subject]) -> list[UUID]:

@@ -36,6 +36,7 @@ _COMMANDS = (
     ("tpm", "tpm:app", "TPMs that may join, and what they have to show."),
     ("requests", "requests:app", "Joins that wait for an operator."),
     ("nodes", "nodes:app", "Nodes that have joined."),
+    ("crl", "crl:app", "Which certificates count no more."),
     ("reclaim", "reclaim:app", "Letting a machine have its node back, once."),
     ("bans", "bans:app", "What evidence may not prove."),
     ("refusals", "refusals:app", "Machines that were refused, and why."),

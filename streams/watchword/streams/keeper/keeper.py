@@ -9,7 +9,7 @@ import structlog
 from watchword.handlers.errors import StoreUnavailable
 from watchword.handlers.snapshots import Horizon, Snapshot
 from watchword.handlers.store import keeper as store
-from watchword.handlers.store import partitions
+from watchword.handlers.store import partitions, standing
 from watchword.handlers.store.connection import Connection
 from watchword.handlers.store.keeper import LeaseLost, SummaryRules, Tenure
 from watchword.streams import failpoints
@@ -20,6 +20,7 @@ _log = structlog.get_logger(__name__)
 
 _HOUR_S = 3600.0
 _DAY_S = 24 * _HOUR_S
+_EXPIRING_DAYS = (1, 7)
 
 
 class Keeper:
@@ -116,6 +117,8 @@ class Keeper:
         metrics.DAYS_AHEAD.set(self.days_ahead)
         if self.days_ahead < options.partition_alarm_days:
             _log.error("partitions run short", days_ahead=round(self.days_ahead, 1))
+        for days in _EXPIRING_DAYS:
+            metrics.EXPIRING.labels(str(days)).set(await standing.expiring(connection, days))
         await self._expire_requests(connection)
         await self._prune_rows(connection)
         await self._pass_over_quiet(connection)

@@ -14,6 +14,11 @@ EXPIRED = Counter("watchword_keeper_expired_joins", "Joins that waited until the
 PRUNED = Counter("watchword_keeper_pruned_rows", "Rows deleted for their age", ["table"])
 PARTITIONS_MADE = Counter("watchword_keeper_partitions_made", "Partitions made ahead")
 PARTITIONS_DROPPED = Counter("watchword_keeper_partitions_dropped", "Partitions past retention")
+EXPIRING = Gauge(
+    "watchword_certificates_expiring",
+    "Adopting and active nodes whose certificate ends within so many days, or has ended",
+    ["days"],
+)
 DAYS_AHEAD = Gauge(
     "watchword_partition_days_ahead", "For how many days there are partitions, of the poorest table"
 )

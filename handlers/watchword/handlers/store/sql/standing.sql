@@ -67,3 +67,12 @@ UNION ALL SELECT node_id, 'certificate', encode(tbs_sha256, 'hex'), 1 FROM node_
 
 -- undecided
 SELECT id, snapshot FROM join_requests WHERE state IN ('pending', 'approved');
+
+-- revoked
+-- RFC 5280, 3.3: an entry stays until one CRL was issued after the certificate's end.
+SELECT serial, revoked_at, revoked_why FROM node_certs
+WHERE revoked_at IS NOT NULL AND not_after > $1::timestamptz - interval '1 day' ORDER BY serial;
+
+-- expiring
+SELECT count(*) FROM nodes n JOIN node_certs c ON c.node_id = n.id AND c.is_current
+WHERE n.state IN ('adopting', 'active') AND c.not_after <= watchword.now() + make_interval(days => $1);
