@@ -8,6 +8,7 @@ from tests.benchmarks.rows.attestors import discovery, image, x509pop
 from tests.benchmarks.rows.join_token import join_token, join_token_hot
 from tests.benchmarks.rows.refusal_storm import refusal_storm
 from tests.benchmarks.rows.relay import relay
+from tests.benchmarks.rows.renewal import renewal
 
 Row = Callable[[Bench], Awaitable[list[Measure]]]
 
@@ -19,5 +20,6 @@ ROWS: dict[str, Row] = {
     "image": image,
     "discovery": discovery,
     "x509pop": x509pop,
+    "renewal": renewal,
 }
 """In the order of the run: later rows are compared with the rate of joins."""

@@ -78,7 +78,7 @@ async def image(bench: Bench) -> list[Measure]:
                     await cpu.ask([await first_request(m, made.prover) for m in machines])
                 )
 
-            return await _row("image", bench, desk, rounds, bare_join())
+            return await judged_row("image", bench, desk, rounds, bare_join())
 
 
 async def discovery(bench: Bench) -> list[Measure]:
@@ -113,8 +113,8 @@ async def discovery(bench: Bench) -> list[Measure]:
                 again = [await asserted(m, n) for m, n in zip(machines, numbers, strict=True)]
                 return _joined(await cpu.ask(again))
 
-            return await _row(
-                "discovery", bench, desk, rounds, _and(bare_join(), _bare_assertion())
+            return await judged_row(
+                "discovery", bench, desk, rounds, together(bare_join(), _bare_assertion())
             )
 
 
@@ -138,8 +138,8 @@ async def x509pop(bench: Bench) -> list[Measure]:
                 ]
                 return _joined(await cpu.ask(answers))
 
-            floor = _and(bare_join(), _bare_round(), _bare_possession(ca))
-            return await _row("x509pop", bench, desk, rounds, floor)
+            floor = together(bare_join(), _bare_round(), _bare_possession(ca))
+            return await judged_row("x509pop", bench, desk, rounds, floor)
 
 
 def _certified(ca: OperatorCa) -> X509PopProver:
@@ -152,9 +152,16 @@ def _joined(answers: Sequence[dict[str, object]]) -> int:
     return sum(answer["outcome"] == "joined" for answer in answers)
 
 
-async def _row(
-    name: str, bench: Bench, desk: Desk, rounds: Rounds, floor: Callable[[], object]
+async def judged_row(
+    name: str,
+    bench: Bench,
+    desk: Desk,
+    rounds: Rounds,
+    floor: Callable[[], object],
+    *,
+    at_most: float = 1.8,
 ) -> list[Measure]:
+    """Return what a row's machines cost in this process; `at_most` is the target over the row's floor."""
     await rounds([desk.machine() for _ in range(_BATCH)], Cpu(desk))  # statements are prepared
     cpu, floors, count, joined = Cpu(desk), [_cpu_us(floor)], 0, 0
     while count < min(bench.options.joins, MOST):
@@ -166,7 +173,7 @@ async def _row(
         raise WrongResult(message)
     spent = cpu.seconds / count * 1e6
     least = sum(floors) / len(floors)
-    return [Measure(name, "judging_cpu_us_per_join", spent, "µs", least, at_most_times(1.8))]
+    return [Measure(name, "judging_cpu_us_per_join", spent, "µs", least, at_most_times(at_most))]
 
 
 def _cpu_us(once: Callable[[], object]) -> float:
@@ -176,7 +183,9 @@ def _cpu_us(once: Callable[[], object]) -> float:
     return (time.process_time() - before) / _FLOOR_TIMES * 1e6
 
 
-def _and(*parts: Callable[[], object]) -> Callable[[], object]:
+def together(*parts: Callable[[], object]) -> Callable[[], object]:
+    """Return one operation that does all of these."""
+
     def once() -> None:
         for part in parts:
             part()

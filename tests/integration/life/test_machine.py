@@ -360,7 +360,7 @@ def test_no_order_of_events_breaks_a_promise(databases: Any) -> None:  # noqa: A
         Life.dsn = loop.run_until_complete(context.__aenter__())
         Life.loop = loop
         try:
-            run_state_machine_as_test(  # type: ignore[no-untyped-call]  # hypothesis has no types here
+            run_state_machine_as_test(
                 Life,
                 settings=settings(
                     max_examples=EXAMPLES,
