@@ -1,25 +1,88 @@
 """The seam between the join core and the ways a machine can prove itself.
 
-Rules for a verifier. It checks everything in every round and spends only in the round that returns
-an `Admission`; it binds what it hands out to the CSR; it names a tenant only when the evidence
-authenticated it; it has no side effects outside `context`, because it may run several times for one
-request; what it spends once comes from signed content, never from signature bytes.
+An author of an attestor imports everything from here. Rules for a verifier, each with its reason:
+
+1. Check everything in every round, and spend only in the round that returns an `Admission`: a round may be
+   repeated, left out or come late, and a machine that never comes back must cost nothing.
+2. Bind what you hand out to the CSR (`context.csr_sha256`): evidence that is not can be used for another key
+   by whoever has seen it.
+3. Name a tenant only when the evidence has authenticated it: a refusal goes to that tenant's stream.
+4. Have no side effects outside `context`: one request may be verified several times, because PostgreSQL was
+   away, or because something it had read has changed.
+5. What is used up comes from signed content (a serial, a nonce), never from signature bytes: whoever has one
+   ECDSA signature can make another of the same text.
+6. Refuse with `raise refuse("bad-signature")`; any other exception is a bug, answered `UNAVAILABLE`. An error of a
+   typed read is not yours: let it pass.
+
+Times are aware and in UTC, and `context.now` is the only clock. Digests are 32 bytes, of SHA-256. A verification may
+take 2 s; who is late five times in a row is not asked for 30 s.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
 from watchword.handlers.anchors import AnchorReads
-from watchword.handlers.errors import Refused
+from watchword.handlers.definition import Defined, check_attestor, define_attestor
+from watchword.handlers.errors import ConfigRefused, Refused, SealBroken
+from watchword.schemas.canonical import length_prefixed, read_length_prefixed
+from watchword.schemas.errors import SchemaError
 from watchword.schemas.ids import AttestorId, NodeId, Role, TenantId, TokenId, UnverifiedPayload
+from watchword.schemas.reasons import Reason, Severity
 from watchword.schemas.requests import Claims
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+
+__all__ = [
+    "CONTRACT",
+    "Admission",
+    "AnchorReads",
+    "Approval",
+    "Attestor",
+    "AttestorId",
+    "BindingReads",
+    "Challenge",
+    "Claims",
+    "ConfigRefused",
+    "Deferral",
+    "Defined",
+    "Evidence",
+    "JoinContext",
+    "Node",
+    "NodeCertificate",
+    "NodeId",
+    "NodeReads",
+    "RawTransaction",
+    "Reason",
+    "Refused",
+    "Refuser",
+    "RequestReads",
+    "Role",
+    "SchemaError",
+    "SealBroken",
+    "Severity",
+    "Staged",
+    "Subject",
+    "TenantId",
+    "Token",
+    "TokenId",
+    "TokenReads",
+    "UnverifiedPayload",
+    "check_attestor",
+    "define_attestor",
+    "is_digest",
+    "length_prefixed",
+    "read_length_prefixed",
+    "refuser",
+]
+
+CONTRACT: Final = 1
+"""The version of this contract. Within one, a name is never removed and never comes to mean something else;
+new fields have defaults, and new methods are the core's to call only if they are there."""
 
 
 def is_digest(value: object) -> bool:
@@ -270,7 +333,12 @@ class JoinContext:
 
 
 class Attestor(Protocol):
-    """Turns evidence of one kind into an admission, a deferral or a refusal."""
+    """Turns evidence of one kind into an admission, a deferral or a refusal.
+
+    Besides these it may have `reasons` (an iterable of `Reason`: why it refuses; a reason that is not declared
+    folds into `other`), `uses_tx` (True: each join in a transaction of its own, and `context.tx`), `package` (the
+    name of the package with its `migrations`) and `on_refusal` (told the reason of each refusal).
+    """
 
     @property
     def id(self) -> str:
@@ -288,7 +356,11 @@ class Attestor(Protocol):
         ...
 
     async def verify(self, evidence: Evidence, context: JoinContext) -> Admission | Deferral:
-        """Return what the evidence proves; raise what `refuser(id)` makes if it proves nothing."""
+        """Return what the evidence proves; raise what `refuser(id)` makes if it proves nothing.
+
+        Raises:
+            Refused: the machine may not join.
+        """
         ...
 
 

@@ -1,21 +1,17 @@
 """Which attestors a service has, and which reasons each may refuse with."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
 
 import structlog
 
 from watchword.handlers.attestor import Attestor
+from watchword.handlers.definition import clashes, faults_of, is_attestor
 from watchword.handlers.errors import ConfigRefused
-from watchword.schemas.ids import RESERVED_ATTESTOR_IDS, ROLES, AttestorId
-from watchword.schemas.reasons import CORE_BY_ID, OTHER, REASON, STANDARD_BY_NAME, Reason
-from watchword.schemas.requests import ATTESTOR_ID
+from watchword.schemas.ids import AttestorId
+from watchword.schemas.reasons import CORE_BY_ID, OTHER, STANDARD_BY_NAME, Reason
 
 _log = structlog.get_logger(__name__)
-
-_VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}")
 
 
 @dataclass(slots=True)
@@ -43,27 +39,23 @@ class Catalog:
         """Take any mixed list: what is not an attestor is skipped with a log line.
 
         Raises:
-            ConfigRefused: two attestors of one id, a reserved or malformed id, a bad version, unknown roles.
+            ConfigRefused: two attestors of one id, a reserved or malformed id, a bad version, unknown roles,
+                reasons that are malformed or have the code of others.
         """
-        self._by_id: dict[AttestorId, Registered] = {}
+        usable: list[Attestor] = []
         problems: list[str] = []
         for found in attestors:
-            if not _is_attestor(found):
-                _log.warning("not an attestor, skipped", type=type(found).__name__)
+            if not is_attestor(found):
+                _log.warning("not an attestor, skipped", type=_name_of(found))
                 continue
-            attestor = cast("Attestor", found)
-            faults = _faults(attestor)
-            if attestor.id in self._by_id:
-                faults.append(f"two attestors have the id {attestor.id!r}")
-            problems += faults
-            declared: Iterable[Reason] = getattr(found, "reasons", ())
+            faults = faults_of(found)
             if not faults:
-                self._by_id[AttestorId(attestor.id)] = Registered(
-                    attestor,
-                    {reason.name: reason for reason in declared if REASON.fullmatch(reason.name)},
-                )
+                usable.append(found)
+            problems += faults
+        problems += clashes(usable)
         if problems:
             raise ConfigRefused(problems)
+        self._by_id = {AttestorId(a.id): Registered(a, _reasons(a)) for a in usable}
 
     def get(self, attestor: AttestorId) -> Registered | None:
         """Return the attestor of this id."""
@@ -81,21 +73,11 @@ class Catalog:
         return sorted(self._by_id)
 
 
-def _is_attestor(found: object) -> bool:
-    return all(hasattr(found, name) for name in ("id", "version", "roles")) and callable(
-        getattr(found, "verify", None)
-    )
+def _reasons(attestor: Attestor) -> Mapping[str, Reason]:
+    declared: Iterable[Reason] = getattr(attestor, "reasons", ())
+    return {reason.name: reason for reason in declared}
 
 
-def _faults(found: Any) -> list[str]:  # noqa: ANN401 - a stranger's object
-    shown = repr(found.id)[:80]
-    faults: list[str] = []
-    if not isinstance(found.id, str) or not ATTESTOR_ID.fullmatch(found.id):
-        return [f"{shown} is no attestor id"]
-    if found.id in RESERVED_ATTESTOR_IDS:
-        faults.append(f"the id {shown} is reserved")
-    if not isinstance(found.version, str) or not _VERSION.fullmatch(found.version):
-        faults.append(f"attestor {shown} has no usable version")
-    if not found.roles or not frozenset(found.roles) <= ROLES:
-        faults.append(f"attestor {shown} names unknown roles or none")
-    return faults
+def _name_of(found: object) -> str:
+    """Return what to call a thing: a class by its own name, everything else by its class's."""
+    return f"class {found.__name__}" if isinstance(found, type) else type(found).__name__

@@ -68,7 +68,8 @@ def create_join_service(
     built-in `join-token` is kept unless the list has one of that id.
 
     Raises:
-        ConfigRefused: two attestors of one id, a reserved or malformed id, a bad version, unknown roles.
+        ConfigRefused: two attestors of one id, a reserved or malformed id, a bad version, unknown roles,
+            reasons that are malformed or clash.
     """
     seams = seams or JoinSeams()
     given = list(attestors)

@@ -34,6 +34,11 @@ _COMMANDS = (
     ("site", "site:app", "Sites' agents: their keys, and what they assert."),
     ("cloud", "cloud:app", "Cloud accounts whose instances may join."),
     ("tpm", "tpm:app", "TPMs that may join, and what they have to show."),
+    (
+        "attestors",
+        "attestors:app",
+        "Ways to prove what a machine is: ours, and those of other packages.",
+    ),
     ("requests", "requests:app", "Joins that wait for an operator."),
     ("nodes", "nodes:app", "Nodes that have joined."),
     ("crl", "crl:app", "Which certificates count no more."),

@@ -1,7 +1,7 @@
 """The attestors that the configuration names, and what each may return."""
 
 from collections.abc import Iterable
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
 from watchword.handlers.attestors.discovery.verifier import DiscoveryAttestor
 from watchword.handlers.attestors.image.verifier import ImageAttestor
@@ -12,12 +12,9 @@ from watchword.handlers.join.policy import JoinPolicy, Limits, known_kind
 from watchword.schemas.ids import ROLES, AttestorId
 from watchword.streams.settings import Settings
 from watchword.streams.settings.policies import AttestorLimits, TpmSettings, X509PopSettings
+from watchword.streams.wiring.strangers import load, registrations
 from watchword.streams.wiring.tpm import tpm_config
 from watchword.streams.wiring.x509pop import x509pop_config
-
-GROUP = "watchword.attestors"
-"""The group of entry points that packages register attestors in."""
-
 
 BUILT_IN = frozenset(("x509pop", "image", "discovery", "tpm"))
 """Ids of ours that `attestors.enabled` may name; a package that registers one of them is not asked."""
@@ -28,12 +25,10 @@ def enabled_attestors(
 ) -> list[object]:
     """Return the attestors of `attestors.enabled`; half of them is none.
 
-    An entry point is an attestor, or a function without parameters that returns one.
-
     Raises:
-        ConfigRefused: one is not installed, its package cannot be imported, or its settings cannot be used.
+        ConfigRefused: one is not installed, cannot be loaded, or its settings cannot be used.
     """
-    found = {e.name: e for e in (entry_points(group=GROUP) if installed is None else installed)}
+    found = registrations(installed)
     problems: list[str] = []
     attestors: list[object] = []
     for name in dict.fromkeys(settings.attestors.enabled):
@@ -41,12 +36,9 @@ def enabled_attestors(
             attestors.append(_built_in(name, settings, trust_domain, problems))
         elif name in found:
             try:
-                loaded = found[name].load()
-                attestors.append(
-                    loaded if hasattr(loaded, "verify") and hasattr(loaded, "id") else loaded()
-                )
-            except Exception as error:  # noqa: BLE001 - whatever a stranger's package raises
-                problems.append(f"attestors.enabled: {name}: {type(error).__name__}: {error}")
+                attestors.append(load(found[name]))
+            except ConfigRefused as refused:
+                problems += [f"attestors.enabled: {problem}" for problem in refused.problems]
         else:
             known = ", ".join(sorted(BUILT_IN | found.keys()))
             problems.append(f"attestors.enabled: {name} is not installed (there is: {known})")

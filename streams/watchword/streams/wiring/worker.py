@@ -5,11 +5,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
 
+from prometheus_client import REGISTRY
+
 from watchword.handlers.attestors.join_token.verifier import JoinTokenAttestor
 from watchword.handlers.crypto.keyfiles import load_worker_keys
 from watchword.handlers.crypto.worker_keys import WorkerKeys
+from watchword.handlers.definition import is_attestor
 from watchword.handlers.errors import ConfigRefused
 from watchword.handlers.join.policy import JoinPolicy
+from watchword.handlers.metered import metered
 from watchword.handlers.service import JoinClock, JoinEvents, JoinSeams, create_join_service
 from watchword.handlers.store.connection import Database
 from watchword.handlers.store.joins import PostgresJoinStore
@@ -73,6 +77,9 @@ async def judging(
     """Open the join service inside the event loop; close it in reverse order."""
     url = database_url(settings)
     refusals, deployment = settings.refusals, settings.deployment
+    every = attestors
+    if not any(getattr(one, "id", None) == "join-token" for one in attestors):
+        every = [JoinTokenAttestor(), *attestors]
     async with AsyncExitStack() as stack:
         database = Database(url, application_name=f"watchword-worker {settings.worker.name}"[:63])
         stack.push_async_callback(database.close)
@@ -91,10 +98,10 @@ async def judging(
             ),
             JoinEvents(settings.worker.name, f"/watchword/{deployment.cluster}/verifier"),
             keys.join_crypto(signer),
-            attestors,
+            [metered(one, REGISTRY) for one in every if is_attestor(one)],
             JoinSeams(
                 policy,
-                JoinMetrics([JoinTokenAttestor(), *attestors]),
+                JoinMetrics(every),
                 lambda: failpoints.hit("before-commit"),
                 evicts_on_theft=deployment.on_key_conflict == "evict",
             ),

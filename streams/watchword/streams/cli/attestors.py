@@ -1,0 +1,42 @@
+"""`watchword attestors list|check`."""
+
+from cyclopts import App
+
+from watchword.streams.cli import exits
+from watchword.streams.cli.options import SHOWN, Shown
+from watchword.streams.cli.output import say, show_rows
+from watchword.streams.wiring.found_attestors import (
+    check_attestors,
+    found_attestors,
+    without_table,
+)
+
+app = App(
+    name="attestors", help="Ways to prove what a machine is: ours, and those of other packages."
+)
+
+_COLUMNS = ("id", "state", "version", "roles", "distribution", "distribution_version", "problem")
+
+
+@app.command(name="list")
+def list_(*, options: Shown = SHOWN) -> None:
+    """List what is installed: from which distribution, its roles and reasons, and why one is skipped.
+
+    Packages register attestors as entry points of the group `watchword.attestors`; a worker has those that
+    `attestors.enabled` names. To list a package's attestor its code is imported, as a worker would.
+    """
+    rows = [found.row() for found in found_attestors(options.settings())]
+    show_rows(rows, _COLUMNS, options.form)
+
+
+@app.command
+def check(*, options: Shown = SHOWN) -> int:
+    """Load what `attestors.enabled` names, as a worker would; exit 2 and say why if it would not start."""
+    settings = options.settings()
+    problems = check_attestors(settings)
+    show_rows([{"problem": problem} for problem in problems], ("problem",), options.form)
+    for name in without_table(settings):
+        say(f"{name} has no table [attestors.{name}]: it may admit nobody")
+    if not problems:
+        say("a worker would start with these attestors")
+    return exits.USAGE if problems else exits.OK
