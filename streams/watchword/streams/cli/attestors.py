@@ -1,10 +1,15 @@
-"""`watchword attestors list|check`."""
+"""`watchword attestors list|check|new`."""
 
-from cyclopts import App
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
 
 from watchword.streams.cli import exits
 from watchword.streams.cli.options import SHOWN, Shown
 from watchword.streams.cli.output import say, show_rows
+from watchword.streams.cli.skeleton_files import write_skeleton
+from watchword.streams.wiring.attestors import BUILT_IN
 from watchword.streams.wiring.found_attestors import (
     check_attestors,
     found_attestors,
@@ -40,3 +45,15 @@ def check(*, options: Shown = SHOWN) -> int:
     if not problems:
         say("a worker would start with these attestors")
     return exits.USAGE if problems else exits.OK
+
+
+@app.command
+def new(
+    name: Annotated[str, Parameter(help="The attestor's id, such as acme-asset.")],
+    /,
+    *,
+    folder: Annotated[Path, Parameter(help="Where the package's folder is made.")] = Path(),
+) -> None:
+    """Write a package with a working attestor and its tests, to go on from."""
+    made = write_skeleton(name, folder, BUILT_IN | {"join-token"})
+    say(f"{made} is written; its tests pass: cd {made} && python -m pytest")

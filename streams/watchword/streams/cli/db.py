@@ -5,22 +5,54 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from watchword.handlers.store import migrate as migrations
+from watchword.handlers.store import plugin_migrations
+from watchword.handlers.store.plugin_migrations import PluginMigration
 from watchword.streams.cli.options import SHOWN, Shown
 from watchword.streams.cli.output import say, show_rows
+from watchword.streams.settings import Settings
+from watchword.streams.wiring.attestors import BUILT_IN
 from watchword.streams.wiring.connections import database_url
+from watchword.streams.wiring.strangers import load, registrations
 
 app = App(name="db", help="The schema of the database.")
 
-_COLUMNS = ("number", "half", "name", "applied")
+_COLUMNS = ("attestor", "number", "half", "name", "applied")
 
 
 def _row(migration: migrations.Migration) -> dict[str, object]:
     return {
+        "attestor": None,
         "number": migration.number,
         "half": migration.half,
         "name": migration.name,
         "applied": migration.applied,
     }
+
+
+def _plugin_row(migration: PluginMigration) -> dict[str, object]:
+    return {
+        "attestor": migration.attestor,
+        "number": migration.number,
+        "half": "pre",
+        "name": migration.name,
+        "applied": migration.applied,
+    }
+
+
+def _packages(settings: Settings) -> list[tuple[str, str]]:
+    """Return the enabled attestors of other packages that have tables, with the package that ships them.
+
+    Raises:
+        ConfigRefused: one cannot be loaded.
+    """
+    found = registrations()
+    strangers = [
+        load(found[name])
+        for name in dict.fromkeys(settings.attestors.enabled)
+        if name not in BUILT_IN and name in found
+    ]
+    packages = ((one.id, getattr(one, "package", None)) for one in strangers)
+    return [(name, package) for name, package in packages if package is not None]
 
 
 @app.command
@@ -32,16 +64,30 @@ async def migrate(
     ] = "all",
     options: Shown = SHOWN,
 ) -> None:
-    """Bring the database to the schema of this release; harmless when it is there already."""
-    url = database_url(options.settings())
-    done = await migrations.migrate(url, half="pre" if half == "pre" else None)
-    show_rows([_row(migration) for migration in done], _COLUMNS[:3], options.form)
+    """Bring the database to the schema of this release; harmless when it is there already.
+
+    Then the tables of those attestors of other packages that `attestors.enabled` names, each under a
+    role of its own: our user has to be allowed to make roles.
+    """
+    settings = options.settings()
+    url = database_url(settings)
+    packages = _packages(settings)
+    done = [_row(m) for m in await migrations.migrate(url, half="pre" if half == "pre" else None)]
+    for attestor, package in packages:
+        applied = await plugin_migrations.migrate_plugin(url, attestor, package)
+        done += [_plugin_row(migration) for migration in applied]
+    show_rows(done, _COLUMNS[:4], options.form)
     say(f"{len(done)} applied" if done else "the schema is that of this release already")
 
 
 @app.command
 async def status(*, options: Shown = SHOWN) -> int:
     """List the migrations of this release; exit 1 if the database lacks some."""
-    found = await migrations.status(database_url(options.settings()))
-    show_rows([_row(migration) for migration in found], _COLUMNS, options.form)
-    return 1 if any(migration.applied is None for migration in found) else 0
+    settings = options.settings()
+    url = database_url(settings)
+    found = [_row(migration) for migration in await migrations.status(url)]
+    for attestor, package in _packages(settings):
+        theirs = await plugin_migrations.plugin_status(url, attestor, package)
+        found += [_plugin_row(migration) for migration in theirs]
+    show_rows(found, _COLUMNS, options.form)
+    return 1 if any(row["applied"] is None for row in found) else 0

@@ -1,0 +1,100 @@
+"""A machine that wants to join: a key, a CSR, and evidence sealed as an agent seals it."""
+
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+from uuid_utils.compat import uuid7
+
+from watchword.handlers.crypto import hpke
+from watchword.schemas.canonical import b64, length_prefixed
+from watchword.schemas.ids import AttestorId, Role
+from watchword.schemas.requests import Claims, JoinRequest, seal_info
+
+
+def new_key() -> ec.EllipticCurvePrivateKey:
+    """Return a fresh P-256 key."""
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def make_csr(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """Return a CSR without names, DER, signed by the key (RFC 2986)."""
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
+    return builder.sign(key, SHA256()).public_bytes(Encoding.DER)
+
+
+def make_claims(
+    *,
+    product_uuid: str | None = None,
+    serial: str | None = None,
+    macs: tuple[str, ...] = (),
+    hardware_key: str | None = None,
+    hostname: str | None = None,
+) -> Claims:
+    """Return what a machine says of itself, unproven."""
+    return Claims(
+        product_uuid=product_uuid,
+        serial=serial,
+        macs=macs,
+        hardware_key=hardware_key,
+        hostname=hostname,
+    )
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine; `seal_to` is the service's public key, 32 bytes of X25519, under the name `key_id`."""
+
+    seal_to: bytes
+    key_id: str
+    key: ec.EllipticCurvePrivateKey = field(default_factory=new_key, repr=False)
+    csr: bytes = field(init=False, repr=False)
+    """DER."""
+
+    def __post_init__(self) -> None:
+        """Make the CSR, once: every round of a join has the same."""
+        object.__setattr__(self, "csr", make_csr(self.key))
+
+    @property
+    def csr_sha256(self) -> bytes:
+        """SHA-256 of the CSR's DER: what evidence is bound to."""
+        return sha256(self.csr).digest()
+
+    def request(
+        self,
+        payload: bytes,
+        *,
+        attestor: str,
+        role: Role = "node",
+        claims: Claims | None = None,
+        state: bytes | None = None,
+    ) -> bytes:
+        """Return the canonical bytes of a new request with this evidence; each has another request id."""
+        request_id = str(uuid7())
+        info = seal_info(
+            version=1,
+            kind="join",
+            request_id=request_id,
+            attestor=AttestorId(attestor),
+            role=role,
+            encryption_key_id=self.key_id,
+            reply_key=b"",
+            state=state,
+            csr_sha256=self.csr_sha256,
+        )
+        plain = length_prefixed(payload, (claims or Claims()).write())
+        return JoinRequest(
+            version=1,
+            kind="join",
+            request_id=request_id,
+            attestor=attestor,
+            role=role,
+            csr=b64(self.csr),
+            encryption_key_id=self.key_id,
+            sealed=b64(hpke.seal(self.seal_to, plain, info)),
+            state=None if state is None else b64(state),
+            reply_key=None,
+        ).write()
