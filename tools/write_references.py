@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from watchword.handlers.reasons import reasons_reference
 from watchword.schemas.documents import references
 from watchword.streams.cli.reference import cli_reference
 from watchword.streams.gateway.openapi import openapi_bytes
@@ -17,6 +18,7 @@ def generated() -> dict[str, str]:
         "cli.md": cli_reference(),
         "configuration.md": configuration_reference(),
         "openapi.json": openapi_bytes().decode(),
+        "reasons.md": reasons_reference(),
     }
 
 

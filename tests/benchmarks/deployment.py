@@ -103,10 +103,12 @@ class Deployment:
         self.database = database
         self._processes: dict[str, Process] = {}
 
-    async def start(self, name: str, *, profile: Path | None = None) -> int:
+    async def start(
+        self, name: str, *, profile: Path | None = None, more: Mapping[str, str] | None = None
+    ) -> int:
         """Start `signer`, `relay`, `keeper`, or a worker (`worker`, or `worker-2` …); return its id.
 
-        Returns when it is ready. With `profile` the process runs under cProfile.
+        Returns when it is ready. With `profile` the process runs under cProfile; `more` are further variables.
 
         Raises:
             Broken: it ended, or is not ready after a minute.
@@ -116,6 +118,7 @@ class Deployment:
             **self.servers.environment(self.database),
             "WATCHWORD_WORKER__NAME": name,
             f"WATCHWORD_{command.upper()}__HEALTH_PORT": str(port),
+            **(more or {}),
         }
         profiler = [] if profile is None else ["-m", "tests.benchmarks.profiled", str(profile)]
         program = profiler or [str(Path(sys.executable).parent / "watchword")]
@@ -166,6 +169,12 @@ class Deployment:
         except TimeoutError:
             process.kill()
             await process.wait()
+
+    async def kill(self, name: str) -> None:
+        """Kill a process by SIGKILL, as a machine that fails would."""
+        process = self._processes.pop(name)
+        process.kill()
+        await process.wait()
 
     async def stop_all(self) -> None:
         """Stop everything, the last started first."""

@@ -81,6 +81,30 @@ GUARDS: tuple[Guard, ...] = (
         "tests/integration/operators/test_requests.py::test_a_request_that_changed_since_it_was_seen_is_not_approved",
     ),
     Guard(
+        "slot claim",
+        "5",
+        "slots_are_not_claimed",
+        "tests/integration/join/test_slots.py::test_bucket_grants_up_to_its_bound",
+    ),
+    Guard(
+        "exempt slots",
+        "5",
+        "no_slot_is_exempt",
+        "tests/integration/join/test_slots.py::test_noise_of_one_reason_hides_no_other",
+    ),
+    Guard(
+        "tenant rule",
+        "8",
+        "nobodys_refusals_are_a_tenants",
+        "tests/unit/handlers/join/test_outcomes.py::test_refusal_without_a_tenant_is_roots",
+    ),
+    Guard(
+        "sums of refusals",
+        "5",
+        "periods_forget_what_came_before",
+        "tests/integration/keeper/test_summaries.py::test_a_bucket_is_told_at_its_start_while_it_goes_on_and_at_its_end",
+    ),
+    Guard(
         "certificates are one line",
         "10",
         "chains_may_be_any_graph",

@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from watchword.handlers.join import approvals, deciding, reading, reclaim, settlement
+from watchword.handlers import windows
+from watchword.handlers.join import approvals, deciding, outcomes, reading, reclaim, settlement
 from watchword.handlers.join.rows import Pair
 from watchword.handlers.operators import requests as operator_requests
-from watchword.handlers.store import joins
+from watchword.handlers.store import joins, keeper, slots
 from watchword.schemas import requests
 
 
@@ -130,6 +131,40 @@ def decisions_are_about_anything() -> None:
     _replace(operator_requests, "_check_unchanged", unchanged)
 
 
+def slots_are_not_claimed() -> None:
+    """Publish every refusal, however many there are."""
+
+    async def claim(self: Any, connection: object, need: Mapping[Any, int], learned: object) -> Any:  # noqa: ANN401
+        del self, connection, learned
+        return dict(need)
+
+    _replace(slots.Slots, "claim", claim)
+
+
+def no_slot_is_exempt() -> None:
+    """Let noise of one reason use up what the others need."""
+    _replace(slots, "EXEMPT", 0)
+
+
+def nobodys_refusals_are_a_tenants() -> None:
+    """Let whoever has authenticated as nobody write into a tenant's stream."""
+    _replace(outcomes, "ROOT", "acme")
+
+
+def periods_forget_what_came_before() -> None:
+    """Count a period from the last look on, and not from where it began."""
+
+    def look(*arguments: Any, from_snapshot: str, **named: Any) -> Any:  # noqa: ANN401
+        found = _look(*arguments, from_snapshot=from_snapshot, **named)
+        due = {
+            bucket: type(one)(from_snapshot, one.period_start) for bucket, one in found.due.items()
+        }
+        return type(found)(due, found.grown)
+
+    _look = windows.look
+    _replace(keeper, "look", look)
+
+
 SWITCHES: dict[str, Callable[[], None]] = {
     function.__name__: function
     for function in (
@@ -143,5 +178,9 @@ SWITCHES: dict[str, Callable[[], None]] = {
         every_admission_stands,
         approvals_are_for_anything,
         decisions_are_about_anything,
+        slots_are_not_claimed,
+        no_slot_is_exempt,
+        nobodys_refusals_are_a_tenants,
+        periods_forget_what_came_before,
     )
 }

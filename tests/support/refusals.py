@@ -1,6 +1,7 @@
 """Rows of refusals, as workers write them."""
 
 import secrets
+from hashlib import sha256
 
 from watchword.handlers.store.connection import Connection
 
@@ -25,6 +26,35 @@ async def refuse(
 ) -> None:
     """Record refusals of one bucket; the first `published` of them have a detail event elsewhere."""
     await connection.execute(INSERT, tenant, attestor, reason, count, published, distinct_csrs)
+
+
+TRY = """
+INSERT INTO refusals (type, attestor, reason, tenant, role, request_sha256, request_id, csr_sha256, hardware_key_sha256,
+    topic, "partition", "offset", worker, published, occurred_at, tried_sha256, address)
+SELECT 'refused', $1, $2, $3, 'node', sha256(gen_random_uuid()::text::bytea), gen_random_uuid()::text, $4, $5,
+    'join.requests', 0, 0, 'test', true, watchword.now(), $6, $7
+"""
+
+
+async def try_credential(
+    connection: Connection,
+    tried: str | None,
+    *,
+    attestor: str = "join-token",
+    reason: str = "bad-secret",
+    tenant: str = "root",
+    csr: str = "csr",
+    hardware_key: str | None = None,
+    address: str | None = None,
+) -> None:
+    """Record the refusal of one try; names are hashed."""
+    await connection.execute(
+        TRY, attestor, reason, tenant, _digest(csr), _digest(hardware_key), _digest(tried), address
+    )
+
+
+def _digest(name: str | None) -> bytes | None:
+    return None if name is None else sha256(name.encode()).digest()
 
 
 def a_digest() -> bytes:

@@ -22,12 +22,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard
 from uuid import UUID
 
 from watchword.handlers.anchors import AnchorReads
 from watchword.handlers.definition import Defined, check_attestor, define_attestor
-from watchword.handlers.errors import ConfigRefused, Refused, SealBroken
+from watchword.handlers.errors import ConfigRefused, Refused, SealBroken, tried_digest
 from watchword.schemas.canonical import length_prefixed, read_length_prefixed
 from watchword.schemas.errors import SchemaError
 from watchword.schemas.ids import AttestorId, NodeId, Role, TenantId, TokenId, UnverifiedPayload
@@ -85,7 +85,7 @@ CONTRACT: Final = 1
 new fields have defaults, and new methods are the core's to call only if they are there."""
 
 
-def is_digest(value: object) -> bool:
+def is_digest(value: object) -> TypeGuard[bytes]:
     """Tell whether a value is 32 bytes: what names a subject."""
     return isinstance(value, bytes) and len(value) == 32  # noqa: PLR2004 - SHA-256
 
@@ -367,15 +367,23 @@ class Attestor(Protocol):
 class Refuser(Protocol):
     """Makes the refusals of one attestor."""
 
-    def __call__(self, reason: str, *, tenant_id: TenantId | None = None) -> Refused:
-        """Return the refusal to raise. Give the tenant only if the evidence authenticated it."""
+    def __call__(
+        self, reason: str, *, tenant_id: TenantId | None = None, tried: str | None = None
+    ) -> Refused:
+        """Return the refusal to raise. Give the tenant only if the evidence authenticated it.
+
+        `tried` is the public id of what the machine tried, such as a token's: it is recorded hashed.
+        """
         ...
 
 
 def refuser(attestor: str) -> Refuser:
     """Return the function that makes this attestor's refusals: `raise refuse("bad-signature")`."""
 
-    def refuse(reason: str, *, tenant_id: TenantId | None = None) -> Refused:
-        return Refused(AttestorId(attestor), reason, tenant_id=tenant_id)
+    def refuse(
+        reason: str, *, tenant_id: TenantId | None = None, tried: str | None = None
+    ) -> Refused:
+        digest = None if tried is None else tried_digest(attestor, tried)
+        return Refused(AttestorId(attestor), reason, tenant_id=tenant_id, tried=digest)
 
     return refuse

@@ -63,8 +63,9 @@ class Catalog:
 
     def reason(self, attestor: AttestorId, name: str) -> Reason:
         """Return the reason of a refusal, whoever made it."""
-        if (found := CORE_BY_ID.get(attestor, {}).get(name)) is not None:
-            return found
+        core = CORE_BY_ID.get(attestor)
+        if core is not None and name in core:
+            return core[name]
         registered = self._by_id.get(attestor)
         return STANDARD_BY_NAME[OTHER] if registered is None else registered.reason(name)
 

@@ -5,6 +5,7 @@ WatchwordError
 ├── InvalidInput          the request is not usable; counted, answered INVALID_INPUT, not a refusal
 ├── Unsupported           the request asks for what this deployment does not have
 ├── SealBroken            an HPKE or state ciphertext does not open
+│   └── SealKeyUnknown    it names a key that is not in use
 ├── SignatureBroken       a JWS or certificate signature does not hold
 ├── AttestorBroken        an attestor broke its contract, raised, or took too long: never an admission
 ├── Unavailable           something outside is away; try again
@@ -21,6 +22,7 @@ WatchwordError
 
 import inspect
 from collections.abc import Sequence
+from hashlib import sha256
 
 from watchword.schemas.ids import AttestorId, TenantId
 
@@ -37,17 +39,29 @@ class Refused(WatchwordError):
     """The machine may not join.
 
     `attestor` and `reason` make the refusal `<attestor>:<reason>`; `tenant_id` is set only if the
-    evidence authenticated that tenant.
+    evidence authenticated that tenant. `tried` names the credential: the 32 bytes that `tried_digest`
+    makes of its public id, or a subject's.
     """
 
     def __init__(
-        self, attestor: AttestorId, reason: str, *, tenant_id: TenantId | None = None
+        self,
+        attestor: AttestorId,
+        reason: str,
+        *,
+        tenant_id: TenantId | None = None,
+        tried: bytes | None = None,
     ) -> None:
         """Name who refuses, and why."""
         super().__init__(f"{attestor}:{reason}")
         self.attestor = attestor
         self.reason = reason
         self.tenant_id = tenant_id
+        self.tried = tried
+
+
+def tried_digest(attestor: str, name: str) -> bytes:
+    """Return what stands for a credential in records: SHA-256 of `<attestor>:<public id>`."""
+    return sha256(f"{attestor}:{name}".encode()).digest()
 
 
 class InvalidInput(WatchwordError):
@@ -70,6 +84,10 @@ class Unsupported(WatchwordError):
 
 class SealBroken(WatchwordError):
     """The sealed bytes do not open."""
+
+
+class SealKeyUnknown(SealBroken):
+    """The sealed bytes name a key that is not in use."""
 
 
 class SignatureBroken(WatchwordError):

@@ -11,6 +11,7 @@ from pydantic.json_schema import models_json_schema
 
 from watchword.schemas import topics
 from watchword.schemas.events import (
+    JoinAlert,
     JoinDecided,
     JoinRefused,
     JoinWaiting,
@@ -44,6 +45,7 @@ RECORDS: dict[str, type[BaseModel]] = {
     "join.decided": JoinDecided,
     "security.join.refused": JoinRefused,
     "security.join.refused.window": RefusalWindow,
+    "security.join.alert": JoinAlert,
     "recorded": Recorded,
 }
 """What is written down, by the name of its schema."""
@@ -61,7 +63,11 @@ _MESSAGES: dict[str, tuple[str, ...]] = {
         "join.waiting",
         "join.decided",
     ),
-    topics.JOIN_REFUSED: ("security.join.refused", "security.join.refused.window"),
+    topics.JOIN_REFUSED: (
+        "security.join.refused",
+        "security.join.refused.window",
+        "security.join.alert",
+    ),
     topics.TRUST_BUNDLE: ("key-set", "trust-bundle"),
 }
 

@@ -192,6 +192,14 @@ class JoinRefused(Event, frozen=True):
     partition: int
     offset: int
     worker: str
+    sentence: str = ""
+    """What the reason says, for whoever reads the event alone."""
+    attack: bool = False
+    """Whether the reason hints at an attack rather than at a mistake."""
+    tried_sha256: Sha256Hex | None = None
+    """Which credential was tried: SHA-256 of `<attestor>:<its public id>`, such as a token's."""
+    claimed_address: Annotated[str, Field(max_length=45)] | None = None
+    """The address that a gateway saw; whoever writes straight to Kafka can claim any."""
 
 
 class RefusalWindow(Event, frozen=True):
@@ -215,6 +223,43 @@ class RefusalWindow(Event, frozen=True):
     """How many details the bucket publishes in `limit_seconds`, at the most."""
     limit_seconds: int
     request_ids: tuple[str, ...]
+
+
+AlertKind = Literal[
+    "many-credentials",
+    "used-up-credential",
+    "bound-elsewhere",
+    "moved-request",
+    "new-reason",
+]
+
+
+class JoinAlert(Event, frozen=True):
+    """Refusals that together hint at an attack.
+
+    Counts are of one period. The next alert of its kind, tenant and attestor comes when the time to be quiet
+    is over, with all that happened meanwhile.
+    """
+
+    type: Literal["security.join.alert"] = "security.join.alert"
+    kind: AlertKind
+    code: str
+    severity: Literal["medium", "high"]
+    sentence: str
+    attestor: str | None
+    refusal: str | None
+    """`<attestor>:<reason>`, if all have one."""
+    period_start: Instant
+    period_end: Instant
+    refusals: int
+    """How many refusals it is about."""
+    subjects: int
+    """How many machines, credentials, addresses or requests, as `subject_kind` says."""
+    subject_kind: Literal["hardware-key", "address", "credential", "csr", "request", "reason"]
+    examples: tuple[str, ...]
+    """Up to five subjects, those with most refusals first: hashes, or the address that a gateway saw."""
+    request_ids: tuple[str, ...]
+    """Up to five requests, to look at the refusals themselves."""
 
 
 class Recorded(Event, frozen=True):

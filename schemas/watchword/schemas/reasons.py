@@ -7,9 +7,19 @@ retired name stays reserved. The core's own are under `join` and `renew`; every 
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
+
+from watchword.schemas.remedies import remedy_of
 
 Severity = Literal["low", "medium", "high"]
+
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+
+CODE = re.compile(r"[A-Z][A-Z0-9]{1,7}[0-9]{4}")
+"""A stable code. `WJ` is ours; strangers choose letters of their own."""
+
+MAX_TEXT = 300
+"""Characters of a sentence or a remedy."""
 
 REASON = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 
@@ -27,6 +37,50 @@ class Reason:
     sentence: str
     attack: bool = False
     """Whether it hints at an attack rather than at a mistake."""
+    remedy: str = ""
+    """What to do about it, for strangers' attestors; the texts of ours are in `remedies`."""
+
+    @property
+    def what_to_do(self) -> str:
+        """What whoever has the alert in front of them does next."""
+        return remedy_of(self.code, own=self.remedy, attack=self.attack)
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """A reason of an earlier release: neither its name nor its code is ever given to another."""
+
+    attestor: str
+    """The attestor's id; `join` for the core, `*` for a standard one."""
+    name: str
+    code: str
+
+
+RETIRED: tuple[Retired, ...] = ()
+"""Names and codes that are reserved for ever. None yet: whoever takes a reason away adds it here."""
+
+
+def is_well_formed(reason: object) -> bool:
+    """Tell whether a stranger's declaration can go on the wire and into labels: bounded, printable, ASCII."""
+    return (
+        isinstance(reason, Reason)
+        and _is_text(reason.name)
+        and REASON.fullmatch(reason.name) is not None
+        and _is_text(reason.code)
+        and CODE.fullmatch(reason.code) is not None
+        and reason.severity in SEVERITIES
+        and _is_text(reason.sentence)
+        and _is_text(reason.remedy)
+        and reason.attack in (True, False)
+    )
+
+
+def _is_text(value: object) -> bool:
+    return (
+        isinstance(value, str)
+        and len(value) <= MAX_TEXT
+        and (not value or (value.isascii() and value.isprintable()))
+    )
 
 
 JOIN_REFUSALS: tuple[Reason, ...] = (
@@ -34,8 +88,14 @@ JOIN_REFUSALS: tuple[Reason, ...] = (
         "unseal",
         "WJ0001",
         "high",
-        "The evidence is sealed to an unknown key, or was moved to another request.",
+        "The seal does not open with the key that it names: the request was altered, or the evidence moved.",
         attack=True,
+    ),
+    Reason(
+        "sealing-key",
+        "WJ0012",
+        "medium",
+        "The evidence is sealed to a key that is not in use, or no more.",
     ),
     Reason(
         "role-not-listed", "WJ0002", "medium", "The attestor does not admit machines of this role."

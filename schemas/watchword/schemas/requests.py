@@ -28,6 +28,9 @@ INFO_LABEL = b"watchword join v1"
 ATTESTOR_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 """A DNS label (RFC 1123), at most 63 characters."""
 
+ADDRESS_HEADER = "watchword-address"
+"""The record header in which a gateway writes the address that a request came from. Unproven."""
+
 _UUID7 = r"^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
 
 Kind = Literal["join", "renew", "commands"]

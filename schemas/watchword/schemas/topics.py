@@ -25,6 +25,11 @@ _STAMPED = {"message.timestamp.type": "LogAppendTime"}
 """The broker stamps records: by its own clock. It refuses those of a producer whose clock is an hour
 ahead (`message.timestamp.after.max.ms`), and that worker's partitions would stand still for it."""
 
+_REFUSALS = _STAMPED | {
+    "retention.ms": str(30 * _DAY_MS),
+    "max.message.bytes": str(EVENT_MAX_BYTES * 2),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:
@@ -73,17 +78,15 @@ TOPICS: tuple[Topic, ...] = (
         JOIN_REFUSED,
         12,
         "SHA-256 of tenant, attestor and reason",
-        "security.join.refused, security.join.invalid, security.join.refused.window",
-        _STAMPED
-        | {"retention.ms": str(30 * _DAY_MS), "max.message.bytes": str(EVENT_MAX_BYTES * 2)},
+        "security.join.refused, security.join.invalid, security.join.refused.window, security.join.alert",
+        _REFUSALS,
     ),
     Topic(
         JOIN_REFUSED_OCSF,
         12,
         "SHA-256 of tenant, attestor and reason",
-        "the same as OCSF 1.5, class 3004",
-        _STAMPED
-        | {"retention.ms": str(30 * _DAY_MS), "max.message.bytes": str(EVENT_MAX_BYTES * 2)},
+        "the same as OCSF 1.5, class 3004; alerts as class 2004",
+        _REFUSALS,
     ),
     Topic(
         TRUST_BUNDLE,
@@ -105,6 +108,23 @@ TOPICS: tuple[Topic, ...] = (
         },
     ),
 )
+
+
+def tenant_refusals_topic(tenant: str) -> str:
+    """Return the name of a tenant's own topic of refusals, which stands beside the shared one."""
+    return f"{JOIN_REFUSED}.tenant.{tenant}"
+
+
+def tenant_topic(tenant: str) -> Topic:
+    """Return a tenant's own topic: what its stream has, and nobody else's."""
+    return Topic(
+        tenant_refusals_topic(tenant),
+        3,
+        "SHA-256 of tenant, attestor and reason",
+        f"what {JOIN_REFUSED} has of this tenant",
+        _REFUSALS,
+    )
+
 
 KEY_SET_KEY = b"key-set"
 TRUST_BUNDLE_KEY = b"trust-bundle"

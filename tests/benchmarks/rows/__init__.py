@@ -6,6 +6,7 @@ from tests.benchmarks.bench import Bench
 from tests.benchmarks.results import Measure
 from tests.benchmarks.rows.attestors import discovery, image, x509pop
 from tests.benchmarks.rows.join_token import join_token, join_token_hot
+from tests.benchmarks.rows.refusal_mix import refusal_mix
 from tests.benchmarks.rows.refusal_storm import refusal_storm
 from tests.benchmarks.rows.relay import relay
 from tests.benchmarks.rows.renewal import renewal
@@ -17,6 +18,7 @@ ROWS: dict[str, Row] = {
     "join-token-hot": join_token_hot,
     "relay": relay,
     "refusal-storm": refusal_storm,
+    "refusal-mix": refusal_mix,
     "image": image,
     "discovery": discovery,
     "x509pop": x509pop,

@@ -76,7 +76,7 @@ async def test_same_csr_in_other_bytes_gets_the_same_admission(database: str) ->
         pytest.param("expired", "join-token:expired", id="expired"),
         pytest.param("moved", "join:unseal", id="evidence moved to another CSR"),
         pytest.param("seal-role", "join:unseal", id="sealed for another role"),
-        pytest.param("key", "join:unseal", id="sealed to an unknown key"),
+        pytest.param("key", "join:sealing-key", id="sealed to an unknown key"),
     ],
 )
 async def test_refusal_says_nothing_outside_and_everything_inside(

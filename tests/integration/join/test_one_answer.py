@@ -2,21 +2,43 @@
 
 import base64
 import json
+from hashlib import sha256
 from typing import Any
 
 import pytest
 
 from tests.support.attestors.scripted import REASONS, Script, Scripted
+from tests.support.gateway import location_of
 from tests.support.joins import join_bench
+from tests.unit.streams.gateway.test_routes import asking, make_desk
 from watchword.handlers.attestor import Admission, Deferral, Evidence, JoinContext
 from watchword.handlers.errors import Refused
 from watchword.handlers.join.records import Answer
+from watchword.handlers.reasons import BUILT_IN, CORE_ID, EVERY, RENEWAL_ID
 from watchword.schemas.ids import AttestorId, TenantId
-from watchword.schemas.reasons import JOIN_REFUSALS, JOIN_TOKEN, STANDARD
+from watchword.schemas.reasons import (
+    JOIN_INVALID,
+    JOIN_REFUSALS,
+    JOIN_TOKEN,
+    RENEWAL,
+    STANDARD,
+    STANDARD_BY_NAME,
+    Reason,
+)
 
 pytestmark = pytest.mark.postgres
 
 TENANTS = ("root", "acme", "a-tenant-with-quite-a-long-name")
+
+
+def own(*reasons: Reason) -> tuple[Reason, ...]:
+    """Return reasons of these names under codes of a stranger's, without those that every attestor has."""
+    names = dict.fromkeys(reason.name for reason in reasons)
+    return tuple(
+        Reason(name, f"WY{number:04}", "low", "One of another's.")
+        for number, name in enumerate(names)
+        if name not in STANDARD_BY_NAME
+    )
 
 
 class Core(Scripted):
@@ -51,7 +73,7 @@ async def test_every_refusal_is_the_same_answer(database: str) -> None:
     """Every reason of core, standard, token and a stranger, of every tenant, at its first telling and again."""
     names = [reason.name for reason in (*JOIN_REFUSALS, *STANDARD, *JOIN_TOKEN, *REASONS)]
     attestor = Core()
-    attestor.reasons = (*REASONS, *JOIN_REFUSALS, *JOIN_TOKEN)
+    attestor.reasons = own(*REASONS, *JOIN_REFUSALS, *JOIN_TOKEN)
     async with join_bench(database, attestors=[attestor]) as bench:
         requests = [
             bench.machine().request(f"scripted|{name}|{tenant}".encode(), attestor="scripted")
@@ -125,3 +147,49 @@ async def test_sealed_refusals_have_one_length_too(database: str) -> None:
         assert {tuple(sorted(parts(a)[1])) for a in answers} == {
             ("issuedAt", "requestSha256", "sealed")
         }
+
+
+class Named(Core):
+    """Refuses under one of our attestors' ids, with whatever reason the payload names."""
+
+    def __init__(self, attestor: str) -> None:
+        """Declare what that attestor declares."""
+        super().__init__(attestor)
+        self.reasons = BUILT_IN.get(attestor) or own(*JOIN_REFUSALS, *RENEWAL)
+
+
+async def test_every_listed_reason_is_the_same_response_over_http(database: str) -> None:
+    """Whoever watches the wire sees one response: status, headers, fields and length, for the whole list of reasons."""
+    attestors = {name: Named(name) for name in BUILT_IN if name not in (CORE_ID, EVERY, RENEWAL_ID)}
+    attestors["scripted"] = Named("scripted")
+    listed = [
+        (name if name in attestors else "scripted", reason.name)
+        for name, reasons in BUILT_IN.items()
+        for reason in reasons
+        if reason not in JOIN_INVALID
+    ]
+    async with join_bench(database, attestors=list(attestors.values())) as bench:
+        requests = [
+            bench.machine().request(f"{attestor}|{reason}|root".encode(), attestor=attestor)
+            for attestor, reason in listed
+        ]
+        answers: list[Answer] = []
+        for at in range(0, len(requests), 64):
+            answers += await bench.engine.judge([bench.incoming(r) for r in requests[at : at + 64]])
+        rows = await bench.fetch("SELECT DISTINCT attestor, reason FROM refusals")
+    assert {(row["attestor"], row["reason"]) for row in rows} == set(listed)
+    assert {shape(answer) for answer in answers} == {shape(answers[0])}
+
+    seen: set[tuple[object, ...]] = set()
+    desk = make_desk()
+    async with asking(desk) as client:
+        for request, answer in zip(requests, answers, strict=True):
+            desk.answers.add(sha256(request).digest(), answer.value)
+            response = await client.get(location_of(request))
+            headers = tuple(
+                (name, b"" if name == b"etag" else value) for name, value in response.headers.raw
+            )
+            assert response.content == answer.value
+            seen.add((response.status_code, headers, len(response.content)))
+    assert len(listed) > 100
+    assert len(seen) == 1

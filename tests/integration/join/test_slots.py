@@ -137,3 +137,21 @@ async def test_nobody_waits_and_nobody_passes_the_bound(database: str) -> None:
     finally:
         for one in connections:
             await one.close()
+
+
+async def test_a_lowered_limit_holds_at_once(connection: Connection) -> None:
+    """Rows from when the limit was greater must not be claimed."""
+    await claim(Slots(LIMITS), connection, {HOT: 1})
+    await connection.execute("UPDATE refusal_slots SET claimed_at = '-infinity'")
+    lowered = Slots(SlotLimits(per_reason=2, per_attestor=2, window_s=3600))
+    assert await claim(lowered, connection, {HOT: 100}) == {HOT: 2}
+    assert await claim(lowered, connection, {HOT: 1}) == {}
+
+
+async def test_a_full_bucket_of_few_slots_is_closed(connection: Connection) -> None:
+    """A limit below the exempt slots has no share in the common bucket, which stays free for ever."""
+    slots = Slots(SlotLimits(per_reason=2, per_attestor=10, window_s=3600))
+    assert await claim(slots, connection, {HOT: 3}) == {HOT: 2}
+    assert await claim(slots, connection, {HOT: 1}) == {}
+    await connection.execute("DROP TABLE refusal_slots")
+    assert await claim(slots, connection, {HOT: 1}) == {}

@@ -262,7 +262,7 @@ async def test_the_tail_passes_over_no_refusal_whose_transaction_ends_late(
     store: Database, sql: Connection
 ) -> None:
     """Ids are drawn before commits: a tail by id loses what commits behind a later one."""
-    tail = refusals.tail_refusals(store)
+    tail = refusals.tail_refusals(store, refusals.RefusalFilter(datetime.now(UTC)))
     assert await anext(tail) == []
     late = sql.transaction()
     await late.start()

@@ -6,6 +6,8 @@ from functools import cache
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
+from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 
 from tests.support.vectors import vector
 from watchword.schemas.ocsf import to_ocsf
@@ -19,7 +21,7 @@ REFUSED = {
     "attestor": "join-token",
     "reason": "bad-secret",
     "refusal": "join-token:bad-secret",
-    "code": "WT0003",
+    "code": "WJ0302",
     "severity": "high",
     "role": "node",
     "csrSha256": "1" * 64,
@@ -61,6 +63,27 @@ WINDOW = {
     "limit": 60,
     "limitSeconds": 60,
     "requestIds": [],
+}
+
+ALERT = {
+    "schemaVersion": 1,
+    "id": "01a22979-a0f9-73cb-8927-bcd853564289",
+    "type": "security.join.alert",
+    "time": "2026-01-02T03:05:05.678Z",
+    "tenant": "root",
+    "kind": "many-credentials",
+    "code": "WJ9001",
+    "severity": "high",
+    "sentence": "One machine has tried many credentials.",
+    "attestor": None,
+    "refusal": None,
+    "periodStart": "2026-01-02T03:00:05.678Z",
+    "periodEnd": "2026-01-02T03:05:05.678Z",
+    "refusals": 40,
+    "subjects": 1,
+    "subjectKind": "hardware-key",
+    "examples": ["2" * 64],
+    "requestIds": ["01a22979-a0f9-73cb-8927-bcd853564287"],
 }
 
 SECURITY_CONTROL = {"action", "action_id", "disposition", "disposition_id", "is_alert", "policy"}
@@ -135,6 +158,42 @@ def test_every_refusal_is_a_valid_event(event: dict[str, Any]) -> None:
     profile: dict[str, dict[str, Any]] = {name: {} for name in SECURITY_CONTROL}
 
     assert list(problems(to_ocsf(event), known | profile, "")) == []
+
+
+EVENTS = [
+    pytest.param(REFUSED, id="refused"),
+    pytest.param(
+        REFUSED
+        | {"sentence": "s", "attack": True, "triedSha256": "4" * 64, "claimedAddress": "192.0.2.7"},
+        id="refused, in full",
+    ),
+    pytest.param(INVALID, id="invalid"),
+    pytest.param(WINDOW, id="window"),
+    pytest.param(ALERT, id="alert"),
+]
+
+
+@cache
+def published_schema(version: str, class_name: str, profiles: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON
+    """Return OCSF's own JSON Schema of a class."""
+    schemas = OcsfJsonSchemaEmbedded(get_ocsf_schema(version=version))
+    return schemas.get_class_schema(class_name, list(profiles))
+
+
+@pytest.mark.parametrize("version", ["1.5.0", "1.6.0", "1.7.0", "1.8.0"])
+@pytest.mark.parametrize("event", EVENTS)
+def test_an_event_is_valid_in_every_version_that_is_in_use(
+    event: dict[str, Any], version: str
+) -> None:
+    """A lake on a newer version takes what 1.5 allows, or drops it without a word."""
+    projected = to_ocsf(event)
+    name = "detection_finding" if event is ALERT else "entity_management"
+    schema = published_schema(version, name, tuple(projected["metadata"]["profiles"]))
+    validator = Draft202012Validator(schema)
+
+    assert [error.message for error in validator.iter_errors(projected)] == []
+    assert list(validator.iter_errors(projected | {"stray": 1}))
+    assert list(validator.iter_errors({k: v for k, v in projected.items() if k != "time"}))
 
 
 @pytest.mark.vectors

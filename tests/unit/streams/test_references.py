@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from watchword.handlers.reasons import reasons_reference
 from watchword.streams.cli.reference import cli_reference
 from watchword.streams.settings.reference import configuration_reference
 
@@ -12,7 +13,12 @@ REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 
 
 @pytest.mark.parametrize(
-    ("name", "made"), [("cli.md", cli_reference), ("configuration.md", configuration_reference)]
+    ("name", "made"),
+    [
+        ("cli.md", cli_reference),
+        ("configuration.md", configuration_reference),
+        ("reasons.md", reasons_reference),
+    ],
 )
 def test_reference_is_what_the_code_says(name: str, made: Callable[[], str]) -> None:
     """Run `python tools/write_references.py`: operators read these pages and not the code."""

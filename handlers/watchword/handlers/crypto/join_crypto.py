@@ -8,7 +8,7 @@ from watchword.handlers.crypto.profile import KEY_STATEMENT
 from watchword.handlers.crypto.responses import Answers
 from watchword.handlers.crypto.signer import Signer
 from watchword.handlers.crypto.state import StateSealer
-from watchword.handlers.errors import SealBroken
+from watchword.handlers.errors import SealKeyUnknown
 from watchword.schemas.topics import REQUEST_RETENTION_MS
 
 DEFAULT_GRACE = timedelta(milliseconds=REQUEST_RETENTION_MS)
@@ -42,12 +42,13 @@ class JoinCrypto:
         A key opens before its `not_before` too: an agent whose clock is fast has done no wrong.
 
         Raises:
-            SealBroken: the key is unknown or past its grace, or the seal does not open.
+            SealKeyUnknown: the key is unknown, or past its grace.
+            SealBroken: the seal does not open.
         """
         held = self._decryption.get(kid)
         if held is None or now >= held.not_after + self._grace:
             message = "no such decryption key is in use"
-            raise SealBroken(message)
+            raise SealKeyUnknown(message)
         return held.key.open(sealed, info)
 
     def knows_key_statement(self, uri: str) -> bool:

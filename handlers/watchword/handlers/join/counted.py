@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 from hashlib import sha256
+from uuid import UUID
 
 from watchword.handlers.join.candidate import Candidate
+from watchword.handlers.join.refusal_events import claimed_address
 from watchword.handlers.join.rows import Bucket, RefusalRow
 from watchword.schemas.reasons import Reason
 
@@ -18,6 +20,8 @@ class Counted:
     reason: Reason
     tenant: str
     hardware_key_sha256: bytes | None
+    event_id: UUID
+    tried: bytes | None = None
 
     @property
     def bucket(self) -> Bucket:
@@ -41,6 +45,9 @@ class Counted:
             partition=c.incoming.partition,
             offset=c.incoming.offset,
             published=published,
+            event_id=self.event_id,
+            tried_sha256=self.tried,
+            address=claimed_address(c.incoming.headers),
         )
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from watchword.handlers.errors import Refused
+from watchword.handlers.errors import Refused, tried_digest
 from watchword.handlers.join.approvals import Waiting, key_of
 from watchword.handlers.join.candidate import (
     Admit,
@@ -210,12 +210,16 @@ def _refusal(
     for token_id in dict.fromkeys(spends):
         uses = spends.count(token_id)
         state = world.tokens.get(token_id)
+        reason: str | None = None
         if state is None or state.revoked:
-            return Refused(attestor, "revoked", tenant_id=tenant)
-        if state.expires_at is not None and state.expires_at <= world.now:
-            return Refused(attestor, "expired", tenant_id=tenant)
-        if state.uses_left - effects.spends[token_id] < uses:
-            return Refused(attestor, "used-up", tenant_id=tenant)
+            reason = "revoked"
+        elif state.expires_at is not None and state.expires_at <= world.now:
+            reason = "expired"
+        elif state.uses_left - effects.spends[token_id] < uses:
+            reason = "used-up"
+        if reason is not None:
+            tried = tried_digest(attestor, token_id)
+            return Refused(attestor, reason, tenant_id=tenant, tried=tried)
 
     # Step 7
     if any(subject in world.banned for subject in admit.ban_subjects):

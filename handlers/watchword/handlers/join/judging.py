@@ -23,12 +23,20 @@ from watchword.handlers.attestor import (
     JoinContext,
     RawTransaction,
     Staged,
+    is_digest,
 )
 from watchword.handlers.catalog import Catalog, Registered
 from watchword.handlers.crypto.csr import check_possession
 from watchword.handlers.crypto.join_crypto import JoinCrypto
 from watchword.handlers.crypto.renewals import RenewalEvidence
-from watchword.handlers.errors import InvalidInput, Refused, SealBroken, StoreRejected, Unavailable
+from watchword.handlers.errors import (
+    InvalidInput,
+    Refused,
+    SealBroken,
+    SealKeyUnknown,
+    StoreRejected,
+    Unavailable,
+)
 from watchword.handlers.join.candidate import (
     Again,
     Broken,
@@ -156,6 +164,8 @@ class Judge:
             opened = self._crypto.unseal(
                 request.encryption_key_id, candidate.sealed, request.info(csr.sha256), look.now
             )
+        except SealKeyUnknown:
+            return Refusal(Refused(JOIN, "sealing-key"))
         except SealBroken:
             return Refusal(Refused(JOIN, "unseal"))
         try:
@@ -295,7 +305,8 @@ def _declared(registered: Registered, refused: Refused) -> Refused:
         _log.error("refusal with a malformed tenant", attestor=registered.attestor.id)
         tenant = None
     name = registered.reason(refused.reason).name
-    return Refused(AttestorId(registered.attestor.id), name, tenant_id=tenant)
+    tried = refused.tried if is_digest(refused.tried) else None
+    return Refused(AttestorId(registered.attestor.id), name, tenant_id=tenant, tried=tried)
 
 
 def place_of(error: BaseException) -> str:

@@ -14,6 +14,7 @@ from watchword.handlers.join.candidate import Admit, Candidate, NotJudged, Refus
 from watchword.handlers.join.counted import Counted, claimed_hardware_key
 from watchword.handlers.join.deciding import Effects
 from watchword.handlers.join.private_part import joined_private, waiting_private
+from watchword.handlers.join.refusal_events import refusal_event
 from watchword.handlers.join.rows import (
     Digest,
     NewCertificate,
@@ -23,7 +24,7 @@ from watchword.handlers.join.rows import (
 )
 from watchword.handlers.journal import Entry, entry, new_event_id, refusal_key, written_entry
 from watchword.schemas.cloudevents import Attributes
-from watchword.schemas.events import JoinRefused, JoinWaiting
+from watchword.schemas.events import JoinWaiting
 from watchword.schemas.ids import JOIN, ROOT
 from watchword.schemas.times import rfc3339
 from watchword.schemas.topics import JOIN_REFUSED, NODE_EVENTS
@@ -183,6 +184,8 @@ class Outcomes:
             self._catalog.reason(refused.attestor, refused.reason),
             refused.tenant_id or ROOT,
             claimed_hardware_key(candidate),
+            new_event_id(),
+            refused.tried,
         )
 
     def not_understood(self, candidate: Candidate, reason: str) -> Counted:
@@ -194,42 +197,19 @@ class Outcomes:
             self._catalog.reason(JOIN, reason),
             ROOT,
             claimed_hardware_key(candidate),
+            new_event_id(),
         )
 
     def refusal_entry(self, counted: Counted, now: datetime) -> Entry:
         """Return the published detail of one refusal."""
-        candidate = counted.candidate
         row = counted.row(published=True)
-        event_id = new_event_id()
-        event = JoinRefused(
-            id=str(event_id),
-            type="security.join.refused" if counted.type == "refused" else "security.join.invalid",
-            time=rfc3339(now),
-            tenant=row.tenant,
-            attestor=row.attestor,
-            reason=row.reason,
-            refusal=f"{row.attestor}:{row.reason}",
-            code=counted.reason.code,
-            severity=counted.reason.severity,
-            role=row.role,
-            csr_sha256=None if row.csr_sha256 is None else row.csr_sha256.hex(),
-            claimed_hardware_key_sha256=None
-            if row.hardware_key_sha256 is None
-            else row.hardware_key_sha256.hex(),
-            request_id=row.request_id,
-            request_sha256=row.request_sha256.hex(),
-            topic=row.topic,
-            partition=row.partition,
-            offset=row.offset,
-            worker=self.worker,
-        )
         return entry(
-            event,
-            event_id=event_id,
+            refusal_event(row, counted.reason, worker=self.worker, at=now),
+            event_id=row.event_id,
             occurred_at=now,
             key=refusal_key(row.tenant, row.attestor, row.reason),
             source=self.source,
-            subject=f"join/{candidate.question.request_id or candidate.digest.hex()}",
+            subject=f"join/{row.request_id or row.request_sha256.hex()}",
             topic=JOIN_REFUSED,
             event_class="refusal",
         )

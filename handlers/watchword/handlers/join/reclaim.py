@@ -76,7 +76,9 @@ async def which_node(
     if target is None:
         # Step 10
         if bound is not None:
-            raise Refused(attestor, "bound-elsewhere", tenant_id=admission.tenant)
+            raise Refused(
+                attestor, "bound-elsewhere", tenant_id=admission.tenant, tried=admission.bind
+            )
         return Place(None, bindings)
 
     # Step 9
@@ -96,7 +98,7 @@ async def which_node(
 
     # Step 10
     if bound is not None and bound != target:
-        raise Refused(attestor, "bound-elsewhere", tenant_id=admission.tenant)
+        raise Refused(attestor, "bound-elsewhere", tenant_id=admission.tenant, tried=admission.bind)
 
     # Step 8, no downgrade
     if node.hardware_key is not None and node.hardware_key != admission.hardware_key:

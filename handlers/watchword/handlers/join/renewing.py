@@ -24,7 +24,7 @@ from watchword.handlers.attestor import Admission, Staged, Subject
 from watchword.handlers.crypto.join_crypto import JoinCrypto
 from watchword.handlers.crypto.keypolicy import load_public_key
 from watchword.handlers.crypto.renewals import RenewalEvidence, holds, signed_text
-from watchword.handlers.errors import InvalidInput, Refused, SealBroken
+from watchword.handlers.errors import InvalidInput, Refused, SealBroken, SealKeyUnknown
 from watchword.handlers.join.candidate import (
     Again,
     Candidate,
@@ -72,6 +72,8 @@ class Renewals:
             opened = self._crypto.unseal(
                 request.encryption_key_id, candidate.sealed, request.info(csr.sha256), now
             )
+        except SealKeyUnknown:
+            return Refusal(Refused(JOIN, "sealing-key"))
         except SealBroken:
             return Refusal(Refused(JOIN, "unseal"))
         try:

@@ -142,7 +142,7 @@ class NewSubject:
 
 
 class RefusalRow(NamedTuple):
-    """A row of `refusals`; fields in the order of the type `new_refusal`. `type` is `refused` or `invalid`."""
+    """A row of `refusals`; fields in the order of the type `refusal_row`. `type` is `refused` or `invalid`."""
 
     type: str
     attestor: str
@@ -157,6 +157,10 @@ class RefusalRow(NamedTuple):
     partition: int
     offset: int
     published: bool
+    event_id: UUID
+    """Of its event, whether that is published or not."""
+    tried_sha256: Digest | None
+    address: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,16 @@ waits for no worker, and no worker waits for more than one of these transactions
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from watchword.handlers import alerts as alerting
+from watchword.handlers.alerts import AlertRules
 from watchword.handlers.errors import WatchwordError
 from watchword.handlers.join.decisions import decided
 from watchword.handlers.snapshots import Floor, Mark, Snapshot
-from watchword.handlers.store import approvals, journal
+from watchword.handlers.store import alerts, approvals, journal
 from watchword.handlers.store.connection import Connection, Database
 from watchword.handlers.store.statements import load
 from watchword.handlers.store.translate import translated
@@ -29,6 +31,7 @@ from watchword.handlers.windows import (
     look,
     summaries,
 )
+from watchword.schemas.events import AlertKind
 
 
 class LeaseLost(WatchwordError):
@@ -89,6 +92,7 @@ class SummaryRules:
     limit: Limit
     source: str
     at_once: int = 20_000
+    alerts: AlertRules = field(default_factory=AlertRules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,9 @@ class Told:
     summaries: int = 0
     suppressed: int = 0
     has_more: bool = False
+    recorded: Mapping[Bucket, Seen] = field(default_factory=dict[Bucket, Seen])
+    """What became visible, by bucket."""
+    alerts: tuple[AlertKind, ...] = ()
 
 
 async def open_connection(database: Database) -> Connection:
@@ -132,7 +139,7 @@ async def is_due(connection: Connection, rules: SummaryRules) -> bool:
         found: bool = await connection.fetchval(
             _SQL.is_due, seen, from_at, rules.period.total_seconds()
         )
-        return found
+        return found or await alerts.is_due(connection)
 
 
 async def pass_over(connection: Connection, tenure: Tenure, until: str, floor: Floor) -> None:
@@ -168,24 +175,53 @@ async def summarise(
         visible, now = await _one(connection, _SQL.until)
         until, has_more = await _end(connection, rules, seen, from_at, visible)
         counted = await connection.fetch(_SQL.count, seen, until, from_at)
+        new = {_bucket(row): Seen(*row[3:]) for row in counted}
         plan = look(
             {_bucket(row): Window(*row[3:]) for row in await connection.fetch(_SQL.windows)},
-            {_bucket(row): Seen(*row[3:]) for row in counted},
+            new,
             now=now,
             from_snapshot=seen,
             period=rules.period,
         )
         counts = await _counts(connection, plan.due, until)
         await _keep_windows(connection, plan, counts, now, until)
+        found = await alerts.look(
+            connection, rules.alerts, new, from_snapshot=seen, until=until, now=now
+        )
         if floor is not None and not has_more:
             from_at = floor.at
         await connection.execute(_SQL.move_cursor, until, from_at)
         # Last, as everywhere: `seq` is drawn while the cursor is locked.
         await journal.append(
             connection,
-            summaries(plan.due, counts, now=now, limit=rules.limit, source=rules.source),
+            [
+                *summaries(plan.due, counts, now=now, limit=rules.limit, source=rules.source),
+                *alerting.alerts(found, now=now, source=rules.source),
+            ],
         )
-    return Told(len(plan.due), sum(c.suppressed for c in counts.values()), has_more)
+    return Told(
+        len(plan.due),
+        sum(c.suppressed for c in counts.values()),
+        has_more,
+        new,
+        tuple(one.kind for one in found),
+    )
+
+
+async def check_credentials(
+    connection: Connection, tenure: Tenure, rules: SummaryRules
+) -> tuple[AlertKind, ...]:
+    """Look for machines and addresses that try many credentials; return the alerts that were told.
+
+    Raises:
+        LeaseLost: another keeper has it; nothing was told.
+    """
+    async with translated(), connection.transaction():
+        await _hold(connection, tenure)
+        until, now = await _one(connection, _SQL.until)
+        found = await alerts.check_credentials(connection, rules.alerts, until)
+        await journal.append(connection, alerting.alerts(found, now=now, source=rules.source))
+    return tuple(one.kind for one in found)
 
 
 async def _end(

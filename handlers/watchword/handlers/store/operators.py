@@ -41,9 +41,6 @@ class _Statements:
     node_bindings: str
     node_subjects: str
     node_audit: str
-    list_refusals: str
-    snapshot: str
-    refusals_since: str
 
 
 _SQL = load(_Statements, "operators.sql")
@@ -242,65 +239,6 @@ async def node(connection: Connection, node_id: UUID) -> Row | None:
         "subjects": _dicts(await connection.fetch(_SQL.node_subjects, node_id)),
         "audit": [found | {"detail": json.loads(found["detail"])} for found in audit_rows],
     }
-
-
-@dataclass(frozen=True, slots=True)
-class RefusalFilter:
-    """Which refusals; None narrows nothing. Digests are 32 bytes."""
-
-    since: datetime
-    until: datetime | None = None
-    tenant: str | None = None
-    attestor: str | None = None
-    reason: str | None = None
-    csr_sha256: bytes | None = None
-    hardware_key_sha256: bytes | None = None
-    request_id: str | None = None
-    request_sha256: bytes | None = None
-    before: tuple[datetime, int] | None = None
-    """Time and id of the last row of the page before."""
-
-
-async def list_refusals(connection: Connection, wanted: RefusalFilter, limit: int) -> list[Row]:
-    """Return refusals, newest first."""
-    return _dicts(
-        await connection.fetch(
-            _SQL.list_refusals,
-            wanted.since,
-            wanted.until,
-            wanted.tenant,
-            wanted.attestor,
-            wanted.reason,
-            wanted.csr_sha256,
-            wanted.hardware_key_sha256,
-            wanted.request_id,
-            wanted.request_sha256,
-            None if wanted.before is None else wanted.before[1],
-            None if wanted.before is None else wanted.before[0],
-            limit,
-        )
-    )
-
-
-async def snapshot(connection: Connection) -> str:
-    """Return which transactions are visible now, as text."""
-    found: str = await connection.fetchval(_SQL.snapshot)
-    return found
-
-
-async def refusals_since(
-    connection: Connection,
-    seen: str,
-    until: str,
-    *,
-    tenant: str | None,
-    attestor: str | None,
-    reason: str | None,
-) -> list[Row]:
-    """Return the refusals that became visible between two snapshots, oldest first."""
-    return _dicts(
-        await connection.fetch(_SQL.refusals_since, seen, until, tenant, attestor, reason)
-    )
 
 
 def _dicts(rows: "Sequence[asyncpg.Record]") -> list[Row]:

@@ -77,6 +77,8 @@ class Slots:
                 list(asked.values()),
                 self.limits.window_s,
                 EXEMPT,
+                self.limits.per_reason,
+                self.limits.per_attestor,
             )
             granted = {(row[0], row[1], row[2]): int(row[3]) for row in rows}
             if full := [
@@ -112,6 +114,8 @@ class Slots:
             [bucket[2] for bucket in full],
             self.limits.window_s,
             EXEMPT,
+            self.limits.per_reason,
+            self.limits.per_attestor,
         )
         for tenant, attestor, reason, seconds in rows:
             bucket = (tenant, attestor, reason)

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from watchword.handlers.errors import ConfigRefused, Unavailable
 from watchword.streams.cli.options import SHOWN, Shown
 from watchword.streams.cli.output import show_rows
-from watchword.streams.cli.topics import wish
+from watchword.streams.cli.topics import topics, wish
 from watchword.streams.doctor.database import check_database
 from watchword.streams.doctor.findings import Finding, fail
 from watchword.streams.doctor.kafka import check_kafka
@@ -43,7 +43,10 @@ async def _all(settings: Settings) -> AsyncGenerator[Finding]:
         yield fail("postgresql", str(error))
     try:
         inbox = timedelta(hours=settings.keeper.inbox_retention_h)
-        for finding in await check_kafka(kafka_connection(settings), wish(settings), inbox=inbox):
+        kafka = kafka_connection(settings)
+        for finding in await check_kafka(
+            kafka, wish(settings), inbox=inbox, topics=topics(settings)
+        ):
             yield finding
     except (Unavailable, ConfigRefused) as error:
         yield fail("kafka", str(error))

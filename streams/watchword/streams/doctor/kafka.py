@@ -1,8 +1,15 @@
 """Checks of Kafka: the topics and their configs, and that nothing is forgotten before its request is."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
-from watchword.schemas.topics import JOIN_REQUESTS, KEY_SET_KEY, TOPICS, TRUST_BUNDLE_KEY
+from watchword.schemas.topics import (
+    JOIN_REQUESTS,
+    KEY_SET_KEY,
+    TOPICS,
+    TRUST_BUNDLE_KEY,
+    Topic,
+)
 from watchword.streams.doctor.findings import Finding, fail, ok, warn
 from watchword.streams.kafka_clients import KafkaConnection
 from watchword.streams.published_trust import read_published
@@ -10,14 +17,16 @@ from watchword.streams.topics.admin import administering
 from watchword.streams.topics.plan import Found, Step, Wish, plan
 
 
-async def check_kafka(kafka: KafkaConnection, wish: Wish, *, inbox: timedelta) -> list[Finding]:
+async def check_kafka(
+    kafka: KafkaConnection, wish: Wish, *, inbox: timedelta, topics: Sequence[Topic] = TOPICS
+) -> list[Finding]:
     """Return findings; raises `Unavailable` when Kafka is away. `inbox` is how long answers are kept."""
     async with administering(kafka) as admin:
-        found = await admin.found()
-    findings = [_of_topic(topic.name, plan([topic], found, wish)) for topic in TOPICS]
+        found = await admin.found(topics)
+    findings = [_of_topic(topic.name, plan([topic], found, wish)) for topic in topics]
     if requests := found.get(JOIN_REQUESTS):
         findings.append(_retention(requests, inbox))
-    published = await read_published(kafka) if len(found) == len(TOPICS) else {}
+    published = await read_published(kafka) if len(found) == len(topics) else {}
     missing = [key.decode() for key in (KEY_SET_KEY, TRUST_BUNDLE_KEY) if key not in published]
     if missing:
         text = f"{' and '.join(missing)} not published: `watchword trust publish`"

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from watchword.handlers.errors import Unavailable
+from watchword.schemas.requests import ADDRESS_HEADER
 from watchword.schemas.topics import CRL_KEY, KEY_SET_KEY, TRUST_BUNDLE_KEY
 from watchword.streams.gateway import metrics
 from watchword.streams.gateway.admission import admit
@@ -110,7 +111,8 @@ class Joins:
                         raise Rejected(Problem.TOO_MANY_REQUESTS, retry_after_s=wait_s)
 
                     # Step 6
-                    sending = desk.requests.send(admitted, _trace(request.headers))
+                    beside = (*_trace(request.headers), (ADDRESS_HEADER, address.encode()))
+                    sending = desk.requests.send(admitted, beside)
                     await desk.pending.send(digest, sending)
             except Unavailable:
                 raise Rejected(

@@ -2,6 +2,7 @@
 
 import secrets
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 
 import structlog
@@ -12,6 +13,7 @@ from watchword.handlers.store import keeper as store
 from watchword.handlers.store import partitions, standing
 from watchword.handlers.store.connection import Connection
 from watchword.handlers.store.keeper import LeaseLost, SummaryRules, Tenure
+from watchword.schemas.events import AlertKind
 from watchword.streams import failpoints
 from watchword.streams.keeper import metrics
 from watchword.streams.keeper.options import KeeperOptions
@@ -32,13 +34,19 @@ class Keeper:
         self.days_ahead: float | None = None
         self._options = options
         self._rules = SummaryRules(
-            timedelta(seconds=options.period_s), options.limit, options.source
+            timedelta(seconds=options.period_s),
+            options.limit,
+            options.source,
+            alerts=options.alerts,
         )
         self._connection: Connection | None = None
         self._tenure: Tenure | None = None
         self._lease_due = 0.0
         self._horizon = Horizon()
         self._upkeep_due = 0.0
+        # Whoever takes the lease over does not know what its predecessor has looked at.
+        self._has_tries = True
+        self._tries_due = 0.0
 
     async def step(self) -> bool:
         """Do what is due; return whether this keeper has the lease.
@@ -53,6 +61,7 @@ class Keeper:
                 if await self._held(connection) is None:
                     return False
                 await self._summarise(connection)
+                await self._check_credentials(connection)
                 if time.monotonic() >= self._upkeep_due:
                     await self._upkeep(connection)
                     self._upkeep_due = time.monotonic() + self._options.upkeep_s
@@ -100,12 +109,31 @@ class Keeper:
             failpoints.hit("keeper-after-summary")
             metrics.SUMMARIES.inc(told.summaries)
             metrics.SUPPRESSED.inc(told.suppressed)
+            for (_, attestor, reason), seen in told.recorded.items():
+                metrics.RECORDED.labels(attestor, reason).inc(seen.recorded)
+            self._tell(told.alerts)
+            self._has_tries = self._has_tries or bool(told.recorded)
             if told.summaries:
                 _log.info(
                     "refusals summarised", summaries=told.summaries, held_back=told.suppressed
                 )
             if not told.has_more:
                 return
+
+    async def _check_credentials(self, connection: Connection) -> None:
+        """Look now and then, while there are refusals, for machines that try many credentials."""
+        now = time.monotonic()
+        if not self._has_tries or now < self._tries_due:
+            return
+        tenure = await self._tenured(connection)
+        self._tries_due = now + self._options.credentials_s
+        self._has_tries = False
+        self._tell(await store.check_credentials(connection, tenure, self._rules))
+
+    def _tell(self, alerts: Sequence[AlertKind]) -> None:
+        for kind in alerts:
+            metrics.ALERTS.labels(kind).inc()
+            _log.warning("alert", kind=kind)
 
     # Upkeep
 
@@ -188,6 +216,7 @@ class Keeper:
     def _stand_by(self) -> None:
         self._tenure = None
         self._horizon = Horizon()
+        self._has_tries = True
         metrics.ACTIVE.set(0)
 
     def forget(self) -> None:

@@ -10,6 +10,14 @@ SUMMARIES = Counter("watchword_keeper_summaries", "Summaries of refusals written
 SUPPRESSED = Counter(
     "watchword_keeper_suppressed_refusals", "Refusals that were told by a summary only"
 )
+RECORDED = Counter(
+    "watchword_refusals_recorded",
+    "Refusals of the whole deployment, as the keeper has counted them",
+    ["attestor", "reason"],
+)
+ALERTS = Counter(
+    "watchword_alerts", "Alerts over refusals that were written to the journal", ["kind"]
+)
 EXPIRED = Counter("watchword_keeper_expired_joins", "Joins that waited until their time was over")
 PRUNED = Counter("watchword_keeper_pruned_rows", "Rows deleted for their age", ["table"])
 PARTITIONS_MADE = Counter("watchword_keeper_partitions_made", "Partitions made ahead")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from watchword.handlers.alerts import AlertRules
 from watchword.handlers.store.connection import Database
 from watchword.handlers.windows import Limit
 from watchword.streams.lifecycle import Lifecycle
@@ -31,6 +32,12 @@ class KeeperOptions:
 
     period_s: float = 60.0
     """What one summary covers while refusals are held back."""
+
+    alerts: AlertRules = field(default_factory=AlertRules)
+    """When refusals are worth an alert."""
+
+    credentials_s: float = 15.0
+    """How often is looked, while there are refusals, for machines that try many credentials."""
 
     upkeep_s: float = 60.0
     """How often is pruned, and partitions are looked after."""

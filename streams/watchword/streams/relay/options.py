@@ -35,3 +35,6 @@ class RelayOptions:
 
     pending_s: float = 5.0
     """How often the backlog is counted for the metrics."""
+
+    tenant_topics: frozenset[str] = frozenset()
+    """Tenants whose refusals go to a topic of their own as well."""

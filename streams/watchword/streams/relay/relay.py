@@ -129,7 +129,7 @@ class Relay:
             self._lease_due = 0.0
             return Outcome()
         failpoints.hit("relay-before-send")
-        projected = Projected(rows)
+        projected = Projected(rows, tenant_topics=self._options.tenant_topics)
         outcome = projected.folded(
             await self._publisher.publish(projected.rows, within_s=min(left, self._options.wave_s))
         )
@@ -193,7 +193,7 @@ class Relay:
         rows = await store.backlog(connection, [shard.interval(view)], limit=_PROBE_ROWS)
         outcome = Outcome()
         if rows:
-            projected = Projected(rows)
+            projected = Projected(rows, tenant_topics=self._options.tenant_topics)
             outcome = projected.folded(
                 await publisher.publish(
                     projected.rows, within_s=min(left, self._options.wave_s), singly=True

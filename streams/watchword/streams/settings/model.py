@@ -9,6 +9,7 @@ from watchword.streams.settings.connections import (
     SignerSettings,
 )
 from watchword.streams.settings.policies import (
+    AccessSettings,
     AttestorsSettings,
     DeploymentSettings,
     RefusalsSettings,
@@ -40,6 +41,7 @@ class Settings(Section):
     refusals: RefusalsSettings = RefusalsSettings()
     attestors: AttestorsSettings = AttestorsSettings()
     topics: TopicsSettings = TopicsSettings()
+    access: AccessSettings = AccessSettings()
     health: HealthSettings = HealthSettings()
     log: LogSettings = LogSettings()
 
@@ -63,3 +65,5 @@ def rules(settings: Settings) -> Iterator[str]:
     refusals = settings.refusals
     if refusals.attestor_limit < refusals.limit:
         yield "refusals.attestor_limit: less than refusals.limit, which could then never be reached"
+    for tenant in sorted(settings.access.tenant_siems.keys() - set(refusals.tenant_topics)):
+        yield f"access.tenant_siems.{tenant}: the tenant is not in refusals.tenant_topics"

@@ -52,6 +52,22 @@ class RefusalsSettings(Section):
     """Details in a window for all reasons of one attestor together. The first five of each reason are
     outside it, so that noise of one reason hides no other."""
 
+    alert_repeat_s: Annotated[int, Field(ge=10, le=86_400)] = 300
+    """How long an alert of one kind, tenant and attestor stays quiet after it was told; what happens meanwhile
+    is in the next one."""
+
+    alert_credentials: Annotated[int, Field(ge=2, le=10_000)] = 5
+    """How many different tokens, images or the like one claimed hardware key or one address may try within
+    `alert_window_s` before that is an alert."""
+
+    alert_window_s: Annotated[int, Field(ge=60, le=86_400)] = 600
+    """The window of `alert_credentials`."""
+
+    tenant_topics: Annotated[tuple[Label, ...], Split] = ()
+    """Tenants whose stream is also published on a topic of their own, `security.join.refused.tenant.<tenant>`: Kafka
+    authorises topics, so that is how a tenant's SIEM reads its own and nobody else's. Run `topics apply` before
+    the relay: a topic that is missing holds refusals back."""
+
 
 class TopicsSettings(Section):
     """How `watchword topics apply` makes topics."""
@@ -66,6 +82,42 @@ class TopicsSettings(Section):
         default_factory=dict[str, int]
     )
     """Another number of partitions than the release's, by topic name. Partitions are never taken away."""
+
+
+class AccessSettings(Section):
+    """Who may do what in Kafka.
+
+    `watchword topics apply` makes these rules where somebody is named here, and takes none away. Principals are the
+    authorizer's own, such as `User:gateway`.
+    """
+
+    agents: Names = ()
+    """Machines that speak to Kafka themselves, without a gateway."""
+
+    gateways: Names = ()
+    """What `watchword gateway` logs in as."""
+
+    workers: Names = ()
+    """What `watchword worker` logs in as."""
+
+    relays: Names = ()
+    """What `watchword relay` logs in as."""
+
+    siems: Names = ()
+    """Who reads the refusals of all tenants, in consumer groups whose names begin with `<siem_group>-`."""
+
+    tenant_siems: Annotated[dict[Label, str], Pairs] = Field(default_factory=dict[str, str])
+    """By tenant of `refusals.tenant_topics`: who reads that tenant's own topic, in groups whose names begin with
+    `<siem_group>.<tenant>.`"""
+
+    siem_group: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] = "siem"
+    """What the names of a SIEM's consumer groups begin with."""
+
+    agent_bytes_per_s: Annotated[int, Field(ge=1024)] | None = None
+    """How many bytes a second each of `agents` may write to a broker; no quota if not set."""
+
+    gateway_bytes_per_s: Annotated[int, Field(ge=1024)] | None = None
+    """The same for each of `gateways`."""
 
 
 class AttestorLimits(Section):

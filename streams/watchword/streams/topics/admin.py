@@ -12,6 +12,8 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 from watchword.handlers.errors import Unavailable
 from watchword.schemas.topics import TOPICS, Topic
 from watchword.streams.kafka_clients import KafkaConnection
+from watchword.streams.topics.access import Access, access_plan
+from watchword.streams.topics.access_admin import apply_access, found_access
 from watchword.streams.topics.plan import Found, Step, Wish, plan
 
 _DEADLINE_S = 60.0
@@ -78,6 +80,17 @@ class TopicAdmin:
             else:
                 await self._change(topic, own)
         await self._until_visible(topics)
+
+    async def access_steps(
+        self, access: Access | None, topics: Sequence[Topic], *, are_applied: bool = False
+    ) -> list[Step]:
+        """Return what differs in rules and quotas, and change it if asked; nothing where nobody is named."""
+        if access is None or access.is_empty:
+            return []
+        found = await found_access(self._client, access, [topic.name for topic in topics])
+        if are_applied:
+            await apply_access(self._client, access, found)
+        return access_plan(access, found)
 
     async def _until_visible(self, topics: Sequence[Topic]) -> None:
         """Wait until metadata has every partition with a leader: it lags behind what was created."""
@@ -153,16 +166,25 @@ def _is_own(version: int, said: Any) -> bool:  # noqa: ANN401 - a number or a tr
 
 
 async def differences(
-    kafka: KafkaConnection, wish: Wish, topics: Sequence[Topic] = TOPICS
+    kafka: KafkaConnection,
+    wish: Wish,
+    topics: Sequence[Topic] = TOPICS,
+    access: Access | None = None,
 ) -> list[Step]:
-    """Return what differs; raises `Unavailable`."""
+    """Return what differs, of topics and of who may do what; raises `Unavailable`."""
     async with administering(kafka) as admin:
-        return plan(topics, await admin.found(topics), wish)
+        steps = plan(topics, await admin.found(topics), wish)
+        return steps + (await admin.access_steps(access, topics))
 
 
-async def apply(kafka: KafkaConnection, wish: Wish, topics: Sequence[Topic] = TOPICS) -> list[Step]:
-    """Make the topics as they shall be, and return what differed before; raises `Unavailable`."""
+async def apply(
+    kafka: KafkaConnection,
+    wish: Wish,
+    topics: Sequence[Topic] = TOPICS,
+    access: Access | None = None,
+) -> list[Step]:
+    """Make topics, rules and quotas as they shall be, and return what differed before; raises `Unavailable`."""
     async with administering(kafka) as admin:
         steps = plan(topics, await admin.found(topics), wish)
         await admin.apply(steps, wish, topics)
-        return steps
+        return steps + (await admin.access_steps(access, topics, are_applied=True))

@@ -1,5 +1,6 @@
 """The attestors that the configuration names, and what each may return."""
 
+import contextlib
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint
 
@@ -45,6 +46,20 @@ def enabled_attestors(
     if problems:
         raise ConfigRefused(problems)
     return attestors
+
+
+def installed_attestors(settings: Settings) -> list[object]:
+    """Return the strangers' attestors of `attestors.enabled` that can be loaded: for the reasons that they declare.
+
+    One that cannot be loaded is passed over: who looks at refusals judges nobody.
+    """
+    found = registrations(None)
+    loaded: list[object] = []
+    for name in settings.attestors.enabled:
+        if name not in BUILT_IN and name in found:
+            with contextlib.suppress(ConfigRefused):
+                loaded.append(load(found[name]))
+    return loaded
 
 
 def _built_in(name: str, settings: Settings, trust_domain: str, problems: list[str]) -> object:

@@ -1,5 +1,8 @@
 """Puts a keeper together."""
 
+from datetime import timedelta
+
+from watchword.handlers.alerts import AlertRules
 from watchword.handlers.windows import Limit
 from watchword.streams.keeper import KeeperOptions, run_keeper
 from watchword.streams.lifecycle import HealthAddress, Lifecycle
@@ -21,6 +24,11 @@ async def run(settings: Settings) -> None:
                 database=database,
                 name=settings.worker.name,
                 limit=Limit(refusals.limit, refusals.window_s),
+                alerts=AlertRules(
+                    timedelta(seconds=refusals.alert_repeat_s),
+                    refusals.alert_credentials,
+                    timedelta(seconds=refusals.alert_window_s),
+                ),
                 source=f"/watchword/{settings.deployment.cluster}/keeper",
                 lifecycle=Lifecycle(listen=HealthAddress(settings.health.host, keeper.health_port)),
                 lease_s=keeper.lease_s,

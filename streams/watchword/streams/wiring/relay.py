@@ -25,5 +25,6 @@ async def run(settings: Settings) -> None:
                 lease_s=relay.lease_s,
                 wave_rows=relay.wave_rows,
                 idle_s=relay.idle_ms / 1000,
+                tenant_topics=frozenset(settings.refusals.tenant_topics),
             )
         )

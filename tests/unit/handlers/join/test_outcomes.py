@@ -17,10 +17,15 @@ from watchword.handlers.join.candidate import Candidate, NotJudged, Refusal
 from watchword.handlers.join.outcomes import Outcomes
 from watchword.handlers.join.private_part import microseconds
 from watchword.handlers.join.records import Incoming
+from watchword.handlers.join.refusal_events import claimed_address, refusal_event
+from watchword.handlers.join.rows import RefusalRow
+from watchword.schemas.cef import to_cef
+from watchword.schemas.ecs import to_ecs
 from watchword.schemas.events import JoinRefused
 from watchword.schemas.ids import AttestorId, TenantId
-from watchword.schemas.reasons import CORE, STANDARD_BY_NAME
-from watchword.schemas.requests import Claims
+from watchword.schemas.ocsf import to_ocsf
+from watchword.schemas.reasons import CORE, MAX_TEXT, STANDARD_BY_NAME, Reason
+from watchword.schemas.requests import ADDRESS_HEADER, Claims
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 EVENT = UUID("0190163d-8694-739b-aea5-966c26f8ad91")
@@ -54,12 +59,60 @@ def test_refusal_has_the_bytes_it_was_released_with(monkeypatch: pytest.MonkeyPa
             '{"schemaVersion":1,"id":"0190163d-8694-739b-aea5-966c26f8ad91","type":"security.join.refused",'
             '"time":"2026-01-02T03:04:05.678Z","tenant":"acme","attestor":"scripted","reason":"no","refusal":"scripted:no",'
             f'"code":"WX0001","severity":"low","role":null,"csrSha256":null,"claimedHardwareKeySha256":"{hardware}",'
-            f'"requestId":null,"requestSha256":"{digest}","topic":"join.requests","partition":3,"offset":77,"worker":"w0"}}'
+            f'"requestId":null,"requestSha256":"{digest}","topic":"join.requests","partition":3,"offset":77,"worker":"w0",'
+            '"sentence":"The script says no.","attack":false,"triedSha256":null,"claimedAddress":null}'
         ).encode()
     )
     assert headers["ce_id"] == str(EVENT)
     assert headers["ce_tenantid"] == "acme"
     assert headers["ce_type"] == "security.join.refused"
+
+
+def test_the_greatest_refusal_stays_under_4_kb_in_every_form() -> None:
+    """Some pipelines cut or split what is greater, and a half event is none."""
+    row = RefusalRow(
+        type="refused",
+        attestor="a" * 63,
+        reason="r" * 64,
+        tenant="t" * 63,
+        role="ramdisk",
+        request_sha256=bytes(32),
+        request_id=str(EVENT),
+        csr_sha256=bytes(32),
+        hardware_key_sha256=bytes(32),
+        topic="t" * 249,
+        partition=2**31 - 1,
+        offset=2**63 - 1,
+        published=True,
+        event_id=EVENT,
+        tried_sha256=bytes(32),
+        address="2001:db8:ffff:ffff:ffff:ffff:ffff:ffff",
+    )
+    reason = Reason("r" * 64, "ABCDEFGH9999", "medium", "s" * MAX_TEXT, attack=True)
+    event = refusal_event(row, reason, worker="w" * 253, at=NOW).model_dump(by_alias=True)
+    for form in (event, to_ocsf(event), to_ecs(event), to_cef(event)):
+        assert len(json.dumps(form)) < 4096
+    flat = (str, int, bool, type(None))
+    assert all(isinstance(value, flat) for value in event.values())
+
+
+@pytest.mark.parametrize(
+    ("sent", "recorded"),
+    [
+        (b"192.0.2.7", "192.0.2.7"),
+        (b"2001:DB8:0::/64", "2001:db8::"),
+        (b"fe80::1%eth0", "fe80::1"),
+        (b"192.0.2.7\n", None),
+        (b"10.0.0.1 <script>", None),
+        (b"x" * 10_240, None),
+        (b"\xff\xfe", None),
+        (b"", None),
+        (None, None),
+    ],
+)
+def test_an_address_is_one_or_is_left_out(sent: bytes | None, recorded: str | None) -> None:
+    """Whoever may write to the topic can write any header."""
+    assert claimed_address([("other", b"1"), (ADDRESS_HEADER, sent)]) == recorded
 
 
 def test_refusal_without_a_tenant_is_roots(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from tests.support.gateway import JSON, location_of, make_answer, make_request
 from watchword.handlers.errors import Unavailable
+from watchword.schemas.requests import ADDRESS_HEADER
 from watchword.schemas.topics import CRL_KEY, KEY_SET_KEY, TRUST_BUNDLE_KEY
 from watchword.streams.gateway.addresses import Proxies
 from watchword.streams.gateway.admission import Admitted
@@ -391,4 +392,7 @@ async def test_a_trace_context_is_passed_on_only_in_its_one_form(
         await client.post("/v1/joins", content=REQUEST, headers=headers)
 
     ((_, found),) = kafka.sent
-    assert found == ((("traceparent", traceparent.encode()),) if is_passed_on else ())
+    beside = (ADDRESS_HEADER, b"127.0.0.1")
+    assert list(found) == ([("traceparent", traceparent.encode())] if is_passed_on else []) + [
+        beside
+    ]

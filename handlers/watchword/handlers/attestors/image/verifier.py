@@ -70,26 +70,26 @@ class ImageAttestor:
         digest = sha256(shown.secret).digest()
         same = hmac.compare_digest(digest, _NOBODYS if image is None else image.secret_sha256)
         if image is None:
-            raise refuse("unknown-image")
+            raise refuse("unknown-image", tried=shown.id)
         if not same:
-            raise refuse("bad-secret")
+            raise refuse("bad-secret", tried=shown.id)
 
         # Step 3
         if image.revoked:
-            raise refuse("revoked", tenant_id=image.tenant)
+            raise refuse("revoked", tenant_id=image.tenant, tried=shown.id)
         if image.expires_at is not None and image.expires_at <= context.now:
-            raise refuse("expired", tenant_id=image.tenant)
+            raise refuse("expired", tenant_id=image.tenant, tried=shown.id)
         if image.role != context.role:
-            raise refuse("wrong-role", tenant_id=image.tenant)
+            raise refuse("wrong-role", tenant_id=image.tenant, tried=shown.id)
 
         # Step 4: which node it is, an image cannot expect
         if "node" in image.expect or not meets(image.expect, evidence.claims):
-            raise refuse("expectation", tenant_id=image.tenant)
+            raise refuse("expectation", tenant_id=image.tenant, tried=shown.id)
 
         # Step 5
         machine = identifying_uuid(evidence.claims.product_uuid)
         if image.once_per_machine and machine is None:
-            raise refuse("no-machine", tenant_id=image.tenant)
+            raise refuse("no-machine", tenant_id=image.tenant, tried=shown.id)
         grant = _grant(image)
 
         # Step 6
@@ -104,7 +104,7 @@ class ImageAttestor:
                     "an image admits by its secret alone", image=image.id, tenant=image.tenant
                 )
             case _:
-                raise refuse("second-fact", tenant_id=image.tenant)
+                raise refuse("second-fact", tenant_id=image.tenant, tried=shown.id)
         if image.once_per_machine and machine is not None:
             context.use_once(sha256(length_prefixed(image.id.encode(), machine.encode())).digest())
         return grant

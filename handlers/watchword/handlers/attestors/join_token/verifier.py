@@ -57,21 +57,21 @@ class JoinTokenAttestor:
         shown = sha256(secret).digest()
         same = hmac.compare_digest(shown, _NOBODYS if token is None else token.secret_sha256)
         if token is None:
-            raise refuse("unknown-token")
+            raise refuse("unknown-token", tried=token_id)
         if not same:
-            raise refuse("bad-secret")
+            raise refuse("bad-secret", tried=token_id)
 
         # Step 3
         if token.revoked:
-            raise refuse("revoked", tenant_id=token.tenant)
+            raise refuse("revoked", tenant_id=token.tenant, tried=token_id)
         if token.expires_at is not None and token.expires_at <= context.now:
-            raise refuse("expired", tenant_id=token.tenant)
+            raise refuse("expired", tenant_id=token.tenant, tried=token_id)
         if token.uses_left <= 0:
-            raise refuse("used-up", tenant_id=token.tenant)
+            raise refuse("used-up", tenant_id=token.tenant, tried=token_id)
 
         # Step 4
         if token.role != context.role:
-            raise refuse("wrong-role", tenant_id=token.tenant)
+            raise refuse("wrong-role", tenant_id=token.tenant, tried=token_id)
 
         # Step 5
         context.spend(token.id)

@@ -162,7 +162,7 @@ ON CONFLICT (subject, node_id) DO NOTHING;
 
 -- write_refusals
 INSERT INTO refusals (type, attestor, reason, tenant, role, request_sha256, request_id, csr_sha256, hardware_key_sha256,
-    topic, "partition", "offset", worker, published, occurred_at)
+    topic, "partition", "offset", worker, published, occurred_at, event_id, tried_sha256, address)
 SELECT type, attestor, reason, tenant, role, request_sha256, request_id, csr_sha256, hardware_key_sha256,
-    topic, "partition", "offset", $2, published, $3
-FROM unnest($1::new_refusal[]);
+    topic, "partition", "offset", $2, published, $3, event_id, tried_sha256, address
+FROM unnest($1::refusal_row[]);

@@ -87,28 +87,3 @@ SELECT kind, value FROM node_subjects WHERE node_id = $1 ORDER BY kind, value;
 
 -- node_audit
 SELECT at, who, action, why, detail FROM audit_log WHERE target = $1 ORDER BY id DESC LIMIT 200;
-
--- list_refusals
--- Newest first. recorded_at bounds the partitions that are looked at: a row is recorded after it happened.
-SELECT id, type, attestor, reason, tenant, role, request_id, request_sha256, csr_sha256, hardware_key_sha256,
-       topic, "partition", "offset", worker, published, occurred_at
-FROM refusals
-WHERE recorded_at >= $1 AND occurred_at >= $1 AND ($2::timestamptz IS NULL OR occurred_at < $2)
-  AND ($3::text IS NULL OR tenant = $3) AND ($4::text IS NULL OR attestor = $4) AND ($5::text IS NULL OR reason = $5)
-  AND ($6::bytea IS NULL OR csr_sha256 = $6) AND ($7::bytea IS NULL OR hardware_key_sha256 = $7)
-  AND ($8::text IS NULL OR request_id = $8) AND ($9::bytea IS NULL OR request_sha256 = $9)
-  AND ($10::bigint IS NULL OR (occurred_at, id) < ($11::timestamptz, $10))
-ORDER BY occurred_at DESC, id DESC LIMIT $12;
-
--- snapshot
-SELECT pg_current_snapshot()::text;
-
--- refusals_since
--- What became visible between two snapshots: a transaction that ended late is not passed over.
-SELECT id, type, attestor, reason, tenant, role, request_id, request_sha256, csr_sha256, hardware_key_sha256,
-       topic, "partition", "offset", worker, published, occurred_at
-FROM refusals
-WHERE xid >= pg_snapshot_xmin($1::text::pg_snapshot) AND xid < pg_snapshot_xmax($2::text::pg_snapshot)
-  AND NOT pg_visible_in_snapshot(xid, $1::text::pg_snapshot) AND pg_visible_in_snapshot(xid, $2::text::pg_snapshot)
-  AND ($3::text IS NULL OR tenant = $3) AND ($4::text IS NULL OR attestor = $4) AND ($5::text IS NULL OR reason = $5)
-ORDER BY occurred_at, id;
