@@ -79,7 +79,7 @@ def test_an_attestor_has_the_standard_reasons_too() -> None:
         Reason("x" * 65, "AC0001", "low", "x"),
         Reason("ok", "ac1", "low", "x"),
         Reason("ok", "AC0001", "fatal", "x"),  # type: ignore[arg-type]
-        Reason("ok", "AC0001", "low", "x" * 201),
+        Reason("ok", "AC0001", "low", "x" * 301),
         Reason("ok", "AC0001", "low", "two\nlines"),
         Reason("ok", "AC0001", "low", "na\u00efve \u202e"),
         Reason(7, "AC0001", "low", "x"),  # type: ignore[arg-type]
