@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.support.folders import ROOT
 
-NAMES = ("x509pop", "image", "discovery", "discovery-signed")
+NAMES = ("x509pop", "image", "image-proof", "discovery", "discovery-signed")
 _MOST_BYTES = 8 * 1024
 
 
