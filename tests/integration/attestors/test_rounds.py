@@ -29,6 +29,7 @@ from watchword.handlers.attestors.x509pop.prover import FileKey, X509PopProver
 from watchword.handlers.attestors.x509pop.verifier import X509PopAttestor
 from watchword.handlers.crypto.state import StateSealer
 from watchword.schemas.ids import TenantId
+from watchword.schemas.reasons import Reason
 
 pytestmark = pytest.mark.postgres
 
@@ -40,9 +41,10 @@ CONFIG = Config(
 
 
 class Second(X509PopAttestor):
-    """The same verifier under another id."""
+    """The same verifier under another id, and without reasons of its own: their codes are the other's."""
 
     id = "second"
+    reasons = (Reason("challenge", "WX0404", "high", "The challenge is none of this attestor's."),)
 
 
 def prover_of(held: Held) -> X509PopProver:
