@@ -33,6 +33,9 @@ class Facts:
     bound: dict[bytes, NodeId] = field(default_factory=dict[bytes, NodeId])
     images: dict[str, Image] = field(default_factory=dict[str, Image])
     sites: dict[str, DiscoverySite] = field(default_factory=dict[str, DiscoverySite])
+    accounts: dict[tuple[str, str], CloudAccount] = field(
+        default_factory=dict[tuple[str, str], CloudAccount]
+    )
     agrees: bool = False
     """Whether an operator has agreed to whatever is asked."""
 
@@ -85,8 +88,7 @@ class _Anchors:
         return self._facts.sites.get(kid)
 
     async def cloud_account(self, provider: str, account: str) -> CloudAccount | None:
-        del provider, account
-        return None
+        return self._facts.accounts.get((provider, account))
 
     async def tpm_endorsement(self, ek_sha256: bytes) -> TpmEndorsement | None:
         del ek_sha256

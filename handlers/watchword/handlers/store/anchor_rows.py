@@ -31,6 +31,8 @@ class _Statements:
     revoke_site_key: str
     create_cloud_account: str
     list_cloud_accounts: str
+    get_cloud_account: str
+    delete_cloud_account: str
     lock_cloud_account: str
     revoke_cloud_account: str
     enrol_tpms: str
@@ -207,6 +209,18 @@ async def revoke_cloud_account(
     return await _revoked(connection, what, lock, revoke, now, provider, account)
 
 
+async def get_cloud_account(connection: Connection, provider: str, account: str) -> Row:
+    """Return a cloud account; raises `NotFound`."""
+    row = await connection.fetchrow(_SQL.get_cloud_account, provider, account)
+    return _there(row, f"cloud account {provider}/{account}")
+
+
+async def delete_cloud_account(connection: Connection, provider: str, account: str) -> Row:
+    """Take a cloud account away and return what it was; raises `NotFound`."""
+    row = await connection.fetchrow(_SQL.delete_cloud_account, provider, account)
+    return _there(row, f"cloud account {provider}/{account}")
+
+
 # TPMs
 
 
@@ -308,6 +322,13 @@ async def _revoked(
         raise Conflict(message)
     row = await connection.fetchrow(revoke, *key, now)
     return dict(row)  # type: ignore[arg-type]  # the row is locked
+
+
+def _there(row: "asyncpg.Record | None", what: str) -> Row:
+    if row is None:
+        message = f"no {what}"
+        raise NotFound(message)
+    return dict(row)
 
 
 def _new(row: "asyncpg.Record | None", what: str) -> Row:

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from watchword.handlers.attestors.cloud_iid.prover import CloudIidProver, Provider
 from watchword.handlers.attestors.discovery.prover import DiscoveryProver
 from watchword.handlers.attestors.image.prover import ImageProver
 from watchword.handlers.attestors.x509pop.prover import FileKey, X509PopProver
 from watchword.handlers.errors import BadArgument
 from watchword.handlers.prover import NoEvidence, Prover
 from watchword.streams.agent.keystore import Keystore
+from watchword.streams.agent.metadata import LinkLocalMetadata
 
 _MAX_FILE_BYTES = 256 * 1024
 
@@ -42,6 +44,11 @@ def image_prover(file: Path | None, text: str) -> Prover:
 def assertion_prover(file: Path) -> Prover:
     """Show what the site's agent says of this machine, in a file that it writes, and writes again."""
     return DiscoveryProver.of_file(file)
+
+
+def cloud_prover(provider: Provider, audience: str) -> Prover:
+    """Show what this machine's cloud signs; its metadata service is asked anew for each round."""
+    return CloudIidProver(provider, LinkLocalMetadata(), audience)
 
 
 def _reading(path: Path) -> Callable[[], bytes]:

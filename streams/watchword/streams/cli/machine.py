@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from watchword.handlers.attestors.cloud_iid.binding import DEFAULT_AUDIENCE
+from watchword.handlers.attestors.cloud_iid.prover import Provider
 from watchword.handlers.attestors.join_token.prover import JoinTokenProver
 from watchword.handlers.errors import BadArgument
 from watchword.handlers.prover import Prover
@@ -57,7 +59,7 @@ class Reaching(OnMachine):
 class Joining(Reaching):
     """For agent commands that may join."""
 
-    attestor: Literal["join-token", "x509pop", "image", "discovery"] = "join-token"
+    attestor: Literal["join-token", "x509pop", "image", "discovery", "cloud-iid"] = "join-token"
     """How the machine proves itself."""
 
     token_file: Path | None = None
@@ -84,6 +86,14 @@ class Joining(Reaching):
     assertion_file: Path | None = None
     """discovery: a file with what the site's agent asserts of this machine; it may be written later."""
 
+    provider: Provider | None = None
+    """cloud-iid: whose cloud this machine is an instance of. Its metadata service is asked, never through a
+    proxy."""
+
+    audience: str | None = None
+    """cloud-iid, gcp: what the service is called in tokens, as `attestors.cloud-iid.gcp.audience` of the
+    workers says; `watchword` if not given."""
+
     role: Role | None = None
     """What the machine is; `ramdisk` for discovery, else `node`, if not given."""
 
@@ -106,12 +116,16 @@ class Joining(Reaching):
             "--image-file": self.image_file is not None,
             "--image-stdin": self.image_stdin,
             "--assertion-file": self.assertion_file is not None,
+            "--provider": self.provider is not None,
         }
         given = {name for name, is_given in sources.items() if is_given}
         ways = _SOURCES[self.attestor]
         if given not in ways:
             wanted = ", or ".join(" and ".join(sorted(way)) for way in ways)
             message = f"{self.attestor} needs {wanted}, and nothing of another attestor's"
+            raise BadArgument(message)
+        if self.audience is not None and self.provider != "gcp":
+            message = "--audience is for --provider gcp: no other cloud signs one"
             raise BadArgument(message)
 
 
@@ -120,6 +134,7 @@ _SOURCES: dict[str, tuple[set[str], ...]] = {
     "x509pop": ({"--certificate-file", "--key-file"}, {"--own-certificate"}),
     "image": ({"--image-file"}, {"--image-stdin"}),
     "discovery": ({"--assertion-file"},),
+    "cloud-iid": ({"--provider"},),
 }
 
 
@@ -134,6 +149,8 @@ def prover_of(options: Joining, clock: AgentClock) -> Prover:
     if options.attestor == "image":
         text = sys.stdin.read(_MAX_STDIN) if options.image_stdin else ""
         return provers.image_prover(options.image_file, text)
+    if options.provider is not None:
+        return provers.cloud_prover(options.provider, options.audience or DEFAULT_AUDIENCE)
     if options.assertion_file is not None:
         return provers.assertion_prover(options.assertion_file)
     if options.attestor == "x509pop":

@@ -22,6 +22,7 @@ from watchword.streams import failpoints
 from watchword.streams.settings import Settings
 from watchword.streams.signer.client import SocketSigner
 from watchword.streams.wiring.attestors import enabled_attestors, join_policy
+from watchword.streams.wiring.cloud_iid import tending
 from watchword.streams.wiring.connections import database_url, kafka_connection
 from watchword.streams.wiring.database_watch import watching
 from watchword.streams.worker.join_metrics import JoinMetrics
@@ -107,4 +108,5 @@ async def judging(
             ),
         )
         watch = await stack.enter_async_context(watching(database, url))
-        yield Judging(service, watch.problem, watch.clock_skew)
+        clouds = await stack.enter_async_context(tending(settings, attestors))
+        yield Judging(service, lambda: watch.problem() or clouds(), watch.clock_skew)

@@ -5,7 +5,6 @@ is about no CSR; its nonce has ten digits and may be that of a cached document.
 """
 
 import re
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +12,8 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from watchword.handlers.attestors.cloud_iid import chain, cms
-from watchword.handlers.attestors.cloud_iid.anchors import Anchor, AnchorFolder
+from watchword.handlers.attestors.cloud_iid.anchors import AnchorFolder
+from watchword.handlers.attestors.cloud_iid.binding import nonce_for
 from watchword.handlers.attestors.cloud_iid.config import AzureConfig
 from watchword.handlers.attestors.cloud_iid.document import (
     Identity,
@@ -28,12 +28,6 @@ from watchword.handlers.attestors.cloud_iid.reasons import Unproven
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME = re.compile(r"([0-9]{2}/[0-9]{2}/[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}) [-+]0000")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-_NONCE_DIGITS = 10
-
-
-def nonce_for(csr_sha256: bytes) -> str:
-    """Return the nonce that a machine asks for: ten digits of the CSR's digest, all that Azure takes."""
-    return str(int.from_bytes(csr_sha256) % 10**_NONCE_DIGITS).zfill(_NONCE_DIGITS)
 
 
 def prove(
@@ -66,13 +60,16 @@ def prove(
     anchors = folder.current
     roots = folder.in_force(anchors.azure.get((partition, "root"), ()), now)
     purpose: Purpose = "intermediate"
-    issuers = [a.certificate for a in anchors.azure.get((partition, purpose), ())]
+    between = anchors.azure.get((partition, purpose), ())
+    issuers = [a.certificate for a in between]
     issuers += [chain.load(der) for der in signed.certificates if der != encoded]
-    root = chain.verify_chain(leaf, issuers, [a.certificate for a in roots], now)
+    path = chain.verify_chain(leaf, issuers, [a.certificate for a in roots], now)
 
     # Step 4
     cms.verify(signed, leaf)
-    _note(folder, roots, root, now)
+    for anchor in (*roots, *between):
+        if anchor.certificate in path:
+            folder.used(anchor, now)
 
     # Step 5
     document = read_document(signed.content)
@@ -121,14 +118,6 @@ def _cloud_of(name: str, config: AzureConfig) -> str | None:
         if labels[-len(wanted) :] == wanted and len(labels) <= len(wanted) + 1:
             return partition
     return None
-
-
-def _note(
-    folder: AnchorFolder, roots: Sequence[Anchor], root: x509.Certificate, now: datetime
-) -> None:
-    for anchor in roots:
-        if anchor.certificate == root:
-            folder.used(anchor, now)
 
 
 def _check_times(document: dict[str, Any], config: AzureConfig, now: datetime) -> None:

@@ -49,6 +49,14 @@ FROM cloud_accounts
 WHERE ($1::text IS NULL OR tenant = $1) AND ($2::text IS NULL OR provider || '/' || account > $2) AND ($3::boolean OR revoked_at IS NULL)
 ORDER BY provider || '/' || account LIMIT $4;
 
+-- get_cloud_account
+SELECT provider, account, tenant, pool, site, role, regions, approval, allowed_kinds, created_at, created_by, revoked_at,
+       CASE WHEN revoked_at IS NOT NULL THEN 'revoked' ELSE 'usable' END AS state
+FROM cloud_accounts WHERE provider = $1 AND account = $2;
+
+-- delete_cloud_account
+DELETE FROM cloud_accounts WHERE provider = $1 AND account = $2 RETURNING *;
+
 -- lock_cloud_account
 SELECT revoked_at FROM cloud_accounts WHERE provider = $1 AND account = $2 FOR NO KEY UPDATE;
 
