@@ -8,12 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import structlog
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from watchword.handlers.attestors.cloud_iid.jwks import read_key_set
 from watchword.handlers.attestors.cloud_iid.manifest import (
@@ -56,12 +58,19 @@ class Anchor:
     certificate: x509.Certificate
     begins: datetime
     ends: datetime
+    der: bytes
+    key: CertificatePublicKeyTypes
 
     @classmethod
     def of(cls, entry: Entry, certificate: x509.Certificate) -> "Anchor":
         """Return the anchor."""
         return cls(
-            entry, certificate, certificate.not_valid_before_utc, certificate.not_valid_after_utc
+            entry,
+            certificate,
+            certificate.not_valid_before_utc,
+            certificate.not_valid_after_utc,
+            certificate.public_bytes(Encoding.DER),
+            certificate.public_key(),
         )
 
 
@@ -99,6 +108,8 @@ class AnchorSet:
         default_factory=dict[tuple[str, Purpose], tuple[Anchor, ...]]
     )
     """By partition and purpose."""
+    signers: dict[object, Any] = field(default_factory=dict[object, Any], compare=False)
+    """Azure's signers that have been verified by these very anchors (`azure.py`): gone with them."""
 
     def status(self, now: datetime) -> list[AnchorStatus]:
         """Return how each certificate and key set stands; none was used."""
