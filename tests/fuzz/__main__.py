@@ -12,7 +12,15 @@ from pathlib import Path
 
 from tests.support.folders import ROOT
 
-NAMES = ("x509pop", "image", "discovery", "discovery-signed")
+NAMES = (
+    "x509pop",
+    "image",
+    "discovery",
+    "discovery-signed",
+    "cloud-aws",
+    "cloud-gcp",
+    "cloud-azure",
+)
 _MOST_BYTES = 8 * 1024
 
 

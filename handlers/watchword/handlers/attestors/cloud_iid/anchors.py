@@ -59,7 +59,7 @@ class Anchor:
     begins: datetime
     ends: datetime
     der: bytes
-    key: CertificatePublicKeyTypes
+    key: CertificatePublicKeyTypes = field(compare=False)
 
     @classmethod
     def of(cls, entry: Entry, certificate: x509.Certificate) -> "Anchor":

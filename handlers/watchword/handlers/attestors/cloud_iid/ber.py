@@ -10,7 +10,8 @@ from watchword.handlers.attestors.cloud_iid.reasons import Unproven
 MAX_BYTES = 32 * 1024
 MAX_DEPTH = 24
 """A SignedData with certificates of today is 15 deep."""
-MAX_ELEMENTS = 4096
+MAX_ELEMENTS = 2048
+"""One with four certificates has some 400."""
 
 SEQUENCE, SET, INTEGER, OCTETS, OID = 0x30, 0x31, 0x02, 0x04, 0x06
 CONSTRUCTED = 0x20
