@@ -153,6 +153,18 @@ GUARDS: tuple[Guard, ...] = (
         f"{_JUDGED}/test_discovery.py::test_living_node_keeps_a_known_ramdisk_waiting",
     ),
     Guard(
+        "an instance joins once",
+        "2",
+        "uses_are_not_kept",
+        f"{_JUDGED}/test_cloud_iid.py::test_it_stays_used_up_when_its_node_is_gone",
+    ),
+    Guard(
+        "clouds sign what counts",
+        "6",
+        "clouds_are_believed",
+        f"{_ATTESTORS}/cloud_iid/test_aws.py::test_a_certificate_that_comes_along_does_not_count",
+    ),
+    Guard(
         "second key is theft",
         "2",
         "second_keys_are_late",
