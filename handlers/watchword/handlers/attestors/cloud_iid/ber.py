@@ -5,6 +5,8 @@ A general parser recurses by depth and copies constructed strings, so that a sma
 the elements that it finds are what `cms` reads from. Nothing is interpreted here.
 """
 
+from functools import lru_cache
+
 from watchword.handlers.attestors.cloud_iid.reasons import Unproven
 
 MAX_BYTES = 32 * 1024
@@ -15,6 +17,12 @@ MAX_ELEMENTS = 2048
 
 SEQUENCE, SET, INTEGER, OCTETS, OID = 0x30, 0x31, 0x02, 0x04, 0x06
 CONSTRUCTED = 0x20
+
+_CERTIFICATES = 0xA0
+_CERTIFICATES_DEPTH = 5
+"""Where SignedData has its certificates: below what holds all, ContentInfo, its [0], SignedData, and their [0]."""
+_MOST_CERTIFICATES = 8
+_MAX_CERTIFICATE_ELEMENTS = 512
 
 _LONG_TAG = 0x1F
 _INDEFINITE = 0x80
@@ -43,19 +51,31 @@ class Element:
         """What a constructed element consists of."""
 
 
-def parse(data: bytes) -> Element:  # noqa: C901, PLR0912 - one pass, whole
+def parse(data: bytes) -> Element:
     """Return the tree, if `data` is exactly one well-formed BER element within the bounds.
+
+    Of the certificates of a SignedData it has no parts: the same few come with every document, and are
+    passed over once they were looked at.
 
     Raises:
         Unproven: `cms-malformed`.
     """
+    return _parse(data, MAX_ELEMENTS, has_certificates=True)
+
+
+@lru_cache(maxsize=256)
+def _check_certificate(data: bytes) -> None:
+    _parse(data, _MAX_CERTIFICATE_ELEMENTS, has_certificates=False)
+
+
+def _parse(data: bytes, most: int, *, has_certificates: bool) -> Element:  # noqa: C901, PLR0912, PLR0915 - one pass, whole
     size = len(data)
     if not 0 < size <= MAX_BYTES:
         raise Unproven(_MALFORMED)
     whole = Element(SEQUENCE, 0, 0, size, is_definite=True)
     opened = [whole]
     at = 0
-    for _ in range(MAX_ELEMENTS):
+    for _ in range(most):
         inner = opened[-1]
         limit = inner.limit
         # 1. The header lies within what it is in, and says no more than can be there.
@@ -89,7 +109,17 @@ def parse(data: bytes) -> Element:  # noqa: C901, PLR0912 - one pass, whole
             found = Element(tag, begin, at, limit, is_definite=is_definite)
             inner.parts.append(found)
             # 3. A constructed element is gone into; a primitive one is passed over.
-            if tag & CONSTRUCTED:
+            if (
+                has_certificates
+                and is_definite
+                and inner.tag == _CERTIFICATES
+                and tag == SEQUENCE
+                and len(opened) == _CERTIFICATES_DEPTH
+                and len(inner.parts) <= _MOST_CERTIFICATES
+            ):
+                _check_certificate(data[begin:limit])
+                at = limit
+            elif tag & CONSTRUCTED:
                 opened.append(found)
                 if len(opened) > MAX_DEPTH + 1:
                     raise Unproven(_MALFORMED)
