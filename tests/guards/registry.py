@@ -203,6 +203,8 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard("producer replacement", "5", "a_wedged_producer_is_kept", "tests.faults"),
     Guard("epoch fence", "1", "cursors_move_without_a_fence", "tests.faults"),
-    Guard("inbox claim, over processes", "2", "inbox_claims_everything", "tests.faults"),
+    Guard("savepoint", "3", "refusals_keep_what_was_written", "tests.faults"),
+    Guard("ordered journal", "1", "numbers_are_drawn_ahead", "tests.faults"),
+    Guard("inbox claim, over processes", "2", "every_copy_is_judged", "tests.faults"),
     Guard("spend under lock, over processes", "2", "tokens_are_not_locked", "tests.faults"),
 )

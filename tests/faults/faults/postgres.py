@@ -10,6 +10,7 @@ import asyncpg
 from tests.faults.faults.fault import Fault, NotHit, Scale, until
 from tests.faults.processes.deployment import Deployment
 
+_AT_ONCE = 6
 _OURS = "application_name LIKE 'watchword-%' AND pid <> pg_backend_pid()"
 
 
@@ -103,12 +104,19 @@ async def take_connections(deployment: Deployment, scale: Scale) -> int:
 
 
 async def _take_all(deployment: Deployment, held: list[Any]) -> int:
-    """Open connections until one is refused; return 1 for that refusal."""
-    while True:
+    """Open connections, some at once, until one is refused; return how many were."""
+
+    async def take() -> bool:
         try:
             held.append(await asyncpg.connect(deployment.postgres.dsn, timeout=5))
         except (asyncpg.PostgresError, OSError, TimeoutError):
-            return 1
+            return False
+        return True
+
+    while True:
+        taken = await asyncio.gather(*(take() for _ in range(_AT_ONCE)))
+        if not all(taken):
+            return taken.count(False)
 
 
 async def read_only(deployment: Deployment, scale: Scale) -> int:
