@@ -1,6 +1,6 @@
 """`python -m tests.faults`: kill, pause, cut off and fill up, and judge what comes out of it.
 
-The run is cut into rounds of ten minutes, each with a deployment of its own; after each round the
+A long run is cut into rounds of at most twenty minutes, each with a deployment of its own; after each round the
 state is on disk, so an interrupted run goes on with `--run NAME`. In a run of several rounds the faults
 come alone, and last as long as they can, in every second one, the first included; the others are all pairs.
 """
@@ -25,6 +25,8 @@ from tests.faults.round import Plan, play
 from tests.faults.state import State
 
 _ROUND_S = 600.0
+_LONG_ROUND_S = 1200.0
+"""The longest that one deployment lasts."""
 
 
 def main(arguments: list[str]) -> int:
@@ -95,7 +97,7 @@ async def _run(state: State, faults: list[Fault], layout: Layout) -> int:
     def say(text: str) -> None:
         print(f"{time.monotonic() - begun:8.1f} {text}", flush=True)
 
-    rounds = max(1, math.ceil(state.seconds / _ROUND_S))
+    rounds = max(1, math.ceil(state.seconds / _LONG_ROUND_S))
     say(f"run {state.run}: {rounds} rounds, process {os.getpid()}")
     while state.done < rounds:
         seconds = state.seconds / rounds

@@ -8,6 +8,7 @@ from typing import Any
 import asyncpg
 
 from tests.faults.faults.fault import Fault, NotHit, Scale, until
+from tests.faults.judge.tables import AWAY
 from tests.faults.processes.deployment import Deployment
 
 _AT_ONCE = 6
@@ -109,7 +110,7 @@ async def _take_all(deployment: Deployment, held: list[Any]) -> int:
     async def take() -> bool:
         try:
             held.append(await asyncpg.connect(deployment.postgres.dsn, timeout=5))
-        except (asyncpg.PostgresError, OSError, TimeoutError):
+        except AWAY:
             return False
         return True
 
@@ -153,7 +154,7 @@ async def fill_disk(deployment: Deployment, scale: Scale) -> int:
     try:
 
         async def has_given_up() -> bool:
-            with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            with contextlib.suppress(*AWAY):
                 # Uses up the segments that are there already.
                 async with asyncio.timeout(1.0):
                     await postgres.run("SELECT pg_switch_wal()")
@@ -167,11 +168,13 @@ async def fill_disk(deployment: Deployment, scale: Scale) -> int:
     if not primary.is_running:
         await primary.start()
     await until(lambda: _takes_writes(deployment), "the server takes writes again", within_s=30.0)
+    if postgres.standby is not None:
+        await until(postgres.is_streaming, "the standby goes on", within_s=60.0)
     return 1
 
 
 async def _takes_writes(deployment: Deployment) -> bool:
-    with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+    with contextlib.suppress(*AWAY):
         async with asyncio.timeout(5.0):
             rows = await deployment.postgres.run("SELECT pg_is_in_recovery()")
             return not rows[0][0]

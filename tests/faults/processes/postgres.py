@@ -167,9 +167,14 @@ class Postgres:
         await standby.start()
         self.standby = standby
         async with asyncio.timeout(_STREAMING_S):
-            while not await self.run("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'"):
+            while not await self.is_streaming():
                 await asyncio.sleep(0.1)
         await self._await_standby(_STANDBY)
+
+    async def is_streaming(self) -> bool:
+        """Tell whether the standby gets what is committed."""
+        rows = await self.run("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'")
+        return bool(rows)
 
     async def promote(self) -> None:
         """Kill the primary, and let the standby take its place."""
@@ -186,13 +191,6 @@ class Postgres:
         await old.remove()
         if disk is not None:
             disk.remove()
-
-    async def forget_standby(self) -> None:
-        """Do without a standby."""
-        if self.standby is not None:
-            await self._await_standby("")
-            await self.standby.remove()
-            self.standby = None
 
     async def remove(self) -> None:
         """Kill the servers and delete what they have."""
@@ -241,6 +239,10 @@ class Postgres:
                 "--wal-method=stream",
                 "--checkpoint=fast",
                 "--no-sync",
+                # The primary keeps what its standby has not got: a standby that can never catch up
+                # stops every commit for good.
+                "--create-slot",
+                f"--slot={_STANDBY}",
             ],
             check=True,
             capture_output=True,
@@ -254,6 +256,7 @@ class Postgres:
             # A password from a file would have to be the server user's own.
             conf.write(
                 f"primary_conninfo = '{source} password={password} application_name={_STANDBY}'\n"
+                f"primary_slot_name = '{_STANDBY}'\n"
                 "synchronous_standby_names = ''\n"
             )
         (cluster / "standby.signal").touch()
