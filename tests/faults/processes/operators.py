@@ -76,18 +76,17 @@ class OperatorProcess:
         if writer is None or reader is None:
             message = "the operator has no pipes"
             raise RuntimeError(message)
+        # An order that was begun is carried out, and the next one waits for that, whoever gave it up.
+        return await asyncio.shield(self._exchange(writer, reader, order))
+
+    async def _exchange(
+        self, writer: asyncio.StreamWriter, reader: asyncio.StreamReader, order: dict[str, Any]
+    ) -> Any:  # noqa: ANN401 - JSON
         async with self._one_at_a_time:
-            # An order that was begun is carried out, whoever was waiting for it.
-            return await asyncio.shield(_exchange(writer, reader, order))
-
-
-async def _exchange(
-    writer: asyncio.StreamWriter, reader: asyncio.StreamReader, order: dict[str, Any]
-) -> Any:  # noqa: ANN401 - JSON
-    writer.write(json.dumps(order).encode() + b"\n")
-    await writer.drain()
-    line = await reader.readline()
-    if not line:
-        message = "the operator has ended"
-        raise RuntimeError(message)
-    return json.loads(line)
+            writer.write(json.dumps(order).encode() + b"\n")
+            await writer.drain()
+            line = await reader.readline()
+        if not line:
+            message = "the operator has ended"
+            raise RuntimeError(message)
+        return json.loads(line)
