@@ -256,7 +256,11 @@ async def test_a_partition_added_after_a_restart_within_the_session_is_read(
         service = EchoService()
         async with fleet.worker(service, "w0"):
             await fleet.send(value)
-            await until(lambda service=service: len(service.judged) == 1, "it is read")  # type: ignore[misc] # bound now
+            await until(
+                lambda service=service: len(service.judged) == 1,  # type: ignore[misc] # bound now
+                "it is read",
+                within_s=60,
+            )
             if value == b"b":
                 await _add_partition(fleet)
                 await fleet.send(b"c", partition=1)
