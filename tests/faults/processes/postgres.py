@@ -22,7 +22,8 @@ from watchword.streams.dev.postgres import EmbeddedPostgres
 
 DATABASE = ROLE = "watchword"
 _STANDBY = "standby"
-_WAL_MIB = 64
+_WAL_MIB = 192
+"""Room for what a slow checkpoint and a standby that lags leave behind: only the fault is to fill it."""
 _STREAMING_S = 20.0
 _PROMOTION_S = 20.0
 
@@ -40,7 +41,7 @@ _SETTINGS = {
 
 
 class SmallDisk:
-    """A file system in memory of 64 MB, for the log of transactions; only root can mount one."""
+    """A small file system in memory for the log of transactions; only root can mount one."""
 
     def __init__(self, folder: Path, account: ServerAccount | None) -> None:
         """Mount it."""
