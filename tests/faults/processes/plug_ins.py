@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from watchword.streams.wiring.attestors import GROUP
+from watchword.streams.wiring.strangers import GROUP
 
 _MODULE = "tests.faults.seams.attestors"
 _PLUG_INS = {"two-rounds": "TwoRounds", "own-sql": "OwnSql"}

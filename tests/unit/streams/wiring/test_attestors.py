@@ -1,6 +1,5 @@
 """Which attestors a worker has, by its settings: all of them and right, or none and every reason."""
 
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,10 @@ from tests.support.certificates import OperatorCa
 from watchword.handlers.attestor import Admission
 from watchword.handlers.attestors.discovery.verifier import KINDS
 from watchword.handlers.attestors.x509pop.verifier import X509PopAttestor
-from watchword.handlers.catalog import Catalog
 from watchword.handlers.errors import ConfigRefused
 from watchword.schemas.ids import AttestorId, Role, TenantId
 from watchword.streams.settings import Settings, load
-from watchword.streams.wiring.attestors import GROUP, enabled_attestors, join_policy
+from watchword.streams.wiring.attestors import enabled_attestors, join_policy
 
 HOME = {"HOME": "/nonexistent"}
 DOMAIN = "fleet.example"
@@ -126,36 +124,3 @@ def test_limits_of_built_in_attestors_stand_in_their_tables(tmp_path: Path) -> N
     assert not allows("x509pop", "acme", None, "node")
     assert allows("discovery", "acme", KINDS, "ramdisk")
     assert not allows("image", "acme", (), "node")
-
-
-class Stranger:
-    """What a package may ship."""
-
-    id = "stranger"
-    version = "1"
-    roles = frozenset[Role](("node",))
-
-    async def verify(self, evidence: object, context: object) -> Admission:
-        """Admit nobody."""
-        raise NotImplementedError
-
-
-stranger = Stranger()
-
-
-def made_stranger() -> Stranger:
-    return Stranger()
-
-
-@pytest.mark.parametrize("what", ["Stranger", "stranger", "made_stranger"])
-def test_entry_point_may_be_a_class_an_attestor_or_a_function(tmp_path: Path, what: str) -> None:
-    """A class has all that an attestor has, and would be called without itself at every join."""
-    settings = settings_of(tmp_path, '[attestors]\nenabled = ["stranger"]\n[attestors.stranger]\n')
-    point = EntryPoint("stranger", f"{__name__}:{what}", GROUP)
-    (found,) = enabled_attestors(settings, [point], trust_domain=DOMAIN)
-    assert isinstance(found, Stranger)
-
-
-def test_class_in_the_list_is_no_attestor() -> None:
-    assert Catalog([Stranger]).ids() == []
-    assert Catalog([Stranger()]).ids() == ["stranger"]
