@@ -36,6 +36,10 @@ class Facts:
     accounts: dict[tuple[str, str], CloudAccount] = field(
         default_factory=dict[tuple[str, str], CloudAccount]
     )
+    endorsements: dict[bytes, TpmEndorsement] = field(default_factory=dict[bytes, TpmEndorsement])
+    tpm_policies: dict[tuple[str, str], TpmPolicy] = field(
+        default_factory=dict[tuple[str, str], TpmPolicy]
+    )
     agrees: bool = False
     """Whether an operator has agreed to whatever is asked."""
 
@@ -91,12 +95,10 @@ class _Anchors:
         return self._facts.accounts.get((provider, account))
 
     async def tpm_endorsement(self, ek_sha256: bytes) -> TpmEndorsement | None:
-        del ek_sha256
-        return None
+        return self._facts.endorsements.get(ek_sha256)
 
     async def tpm_policy(self, tenant: TenantId, pool: str) -> TpmPolicy | None:
-        del tenant, pool
-        return None
+        return self._facts.tpm_policies.get((tenant, pool))
 
 
 _STATES: Mapping[str, bytes] = {"c1": b"c" * 32}

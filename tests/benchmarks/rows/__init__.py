@@ -11,6 +11,7 @@ from tests.benchmarks.rows.refusal_mix import refusal_mix
 from tests.benchmarks.rows.refusal_storm import refusal_storm
 from tests.benchmarks.rows.relay import relay
 from tests.benchmarks.rows.renewal import renewal
+from tests.benchmarks.rows.tpm import tpm
 
 Row = Callable[[Bench], Awaitable[list[Measure]]]
 
@@ -27,5 +28,6 @@ ROWS: dict[str, Row] = {
     "cloud-aws": cloud_aws,
     "cloud-gcp": cloud_gcp,
     "cloud-azure": cloud_azure,
+    "tpm": tpm,
 }
 """In the order of the run: later rows are compared with the rate of joins."""

@@ -39,6 +39,7 @@ class _Statements:
     list_tpms: str
     lock_tpm: str
     revoke_tpm: str
+    lock_tpm_policy: str
     set_tpm_policy: str
     list_tpm_policies: str
     delete_tpm_policy: str
@@ -229,6 +230,7 @@ async def enrol_tpms(
     eks: dict[bytes, str],
     place: PlaceRow,
     *,
+    approval: bool,
     now: datetime,
     who: str,
 ) -> list[Row]:
@@ -249,6 +251,7 @@ async def enrol_tpms(
             place.allowed_kinds,
             now,
             who,
+            approval,
         )
     return [dict(row) for row in rows]
 
@@ -266,6 +269,16 @@ async def revoke_tpm(connection: Connection, ek_sha256: bytes, now: datetime) ->
     """Revoke an enrolment; raises `NotFound`, or `Conflict` if it was revoked before."""
     what = f"TPM {ek_sha256.hex()}"
     return await _revoked(connection, what, _SQL.lock_tpm, _SQL.revoke_tpm, now, ek_sha256)
+
+
+async def lock_tpm_policy(connection: Connection, tenant: str, pool: str) -> dict[str, Any]:
+    """Lock a pool's policy and return its content; raises `NotFound`."""
+    row = await connection.fetchrow(_SQL.lock_tpm_policy, tenant, pool)
+    if row is None:
+        message = f"no TPM policy of pool {tenant}/{pool}"
+        raise NotFound(message)
+    found: dict[str, Any] = json.loads(row["policy"])
+    return found
 
 
 async def set_tpm_policy(

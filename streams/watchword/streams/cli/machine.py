@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,6 +19,8 @@ from watchword.streams.agent import provers
 from watchword.streams.agent.clock import AgentClock
 from watchword.streams.agent.exchange import KeyKind
 from watchword.streams.agent.keystore import Keystore
+from watchword.streams.agent.tpm.chip import TssChip
+from watchword.streams.agent.tpm.options import AkKind, EkKind
 from watchword.streams.agent.trust import load_trust
 from watchword.streams.cli.options import Shown
 from watchword.streams.settings import agent_state
@@ -59,7 +62,9 @@ class Reaching(OnMachine):
 class Joining(Reaching):
     """For agent commands that may join."""
 
-    attestor: Literal["join-token", "x509pop", "image", "discovery", "cloud-iid"] = "join-token"
+    attestor: Literal["join-token", "x509pop", "image", "discovery", "cloud-iid", "tpm"] = (
+        "join-token"
+    )
     """How the machine proves itself."""
 
     token_file: Path | None = None
@@ -94,6 +99,24 @@ class Joining(Reaching):
     """cloud-iid, gcp: what the service is called in tokens, as `attestors.cloud-iid.gcp.audience` of the
     workers says; `watchword` if not given."""
 
+    tcti: str | None = None
+    """tpm: how to reach the TPM, such as device:/dev/tpmrm0; else what the TSS of this machine chooses."""
+
+    ek: EkKind = "auto"
+    """tpm: the kind of endorsement key; else the first that the TPM holds a certificate of."""
+
+    ak: AkKind = "p256"
+    """tpm: the kind of attestation key; the same chip makes the same key each time."""
+
+    ek_certificate_file: Path | None = None
+    """tpm: a certificate of the endorsement key that the TPM does not hold: DER, PEM, or a vendor's JSON."""
+
+    event_log: Path = Path("/sys/kernel/security/tpm0/binary_bios_measurements")
+    """tpm: the firmware's event log; a file that is not there is no log."""
+
+    node_key_in_tpm: Annotated[bool, Parameter(negative="")] = False
+    """tpm: make the node's key in the TPM (P-256; --key-kind does not count then), and have it certified."""
+
     role: Role | None = None
     """What the machine is; `ramdisk` for discovery, else `node`, if not given."""
 
@@ -117,11 +140,13 @@ class Joining(Reaching):
             "--image-stdin": self.image_stdin,
             "--assertion-file": self.assertion_file is not None,
             "--provider": self.provider is not None,
+            "--ek-certificate-file": self.ek_certificate_file is not None,
+            "--node-key-in-tpm": self.node_key_in_tpm,
         }
         given = {name for name, is_given in sources.items() if is_given}
         ways = _SOURCES[self.attestor]
         if given not in ways:
-            wanted = ", or ".join(" and ".join(sorted(way)) for way in ways)
+            wanted = ", or ".join(" and ".join(sorted(way)) or "nothing" for way in ways)
             message = f"{self.attestor} needs {wanted}, and nothing of another attestor's"
             raise BadArgument(message)
         if self.audience is not None and self.provider != "gcp":
@@ -135,7 +160,31 @@ _SOURCES: dict[str, tuple[set[str], ...]] = {
     "image": ({"--image-file"}, {"--image-stdin"}),
     "discovery": ({"--assertion-file"},),
     "cloud-iid": ({"--provider"},),
+    "tpm": (
+        set(),
+        {"--ek-certificate-file"},
+        {"--node-key-in-tpm"},
+        {"--ek-certificate-file", "--node-key-in-tpm"},
+    ),
 }
+
+
+def chip_of(options: Joining) -> TssChip:
+    """Return the TPM that the options name."""
+    return provers.chip_of(
+        tcti=options.tcti,
+        ek=options.ek,
+        ak=options.ak,
+        certificate=options.ek_certificate_file,
+    )
+
+
+def key_maker_of(options: Joining) -> Callable[[], tuple[bytes, bytes]] | None:
+    """Return what makes the node's key, if that is to be in the TPM."""
+    if not options.node_key_in_tpm:
+        return None
+    chip = chip_of(options)
+    return lambda: provers.make_key_in(chip)
 
 
 def prover_of(options: Joining, clock: AgentClock) -> Prover:
@@ -159,6 +208,8 @@ def prover_of(options: Joining, clock: AgentClock) -> Prover:
         if options.certificate_file is not None and options.key_file is not None:
             return provers.certificate_prover(options.certificate_file, options.key_file, domain)
         return provers.own_certificate_prover(keystore, domain)
+    if options.attestor == "tpm":
+        return provers.tpm_prover(Keystore(options.folder()), chip_of(options), options.event_log)
     if options.token_file is not None:
         return JoinTokenProver.of_file(options.token_file)
     return JoinTokenProver.of_text(sys.stdin.read(_MAX_STDIN))

@@ -69,6 +69,7 @@ def load(data: bytes) -> x509.Certificate:
             certificate = x509.load_der_x509_certificate(data)
             # Parsed when first looked at, and kept: what cannot be read is found here.
             _ = certificate.subject, certificate.issuer
+            _check_names(certificate)
         key_of(certificate)
     except Unacceptable:
         raise
@@ -219,13 +220,30 @@ _CA = (
 )
 
 
+def _check_names(certificate: x509.Certificate) -> None:
+    """Return only if no dNSName is empty (RFC 5280, 4.2.1.6), which a pattern might take for a name."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return
+    if "" in names.value.get_values_for_type(x509.DNSName):
+        message = "an empty name"
+        raise Unacceptable(message)
+
+
 def _bound_the_key(data: bytes) -> None:
     """Find the SubjectPublicKeyInfo without parsing it as a key (RFC 5280, 4.1), and bound its size."""
     start, end = der.read(data, 0, der.SEQUENCE)
     if end != len(data):
         message = "bytes are left over"
         raise Unacceptable(message)
-    at, _ = der.read(data, start, der.SEQUENCE)
+    at, signed_end = der.read(data, start, der.SEQUENCE)
+    # Behind what is signed, nobody vouches for a byte: the signature has to be whole ones.
+    _, algorithm_end = der.read(data, signed_end, der.SEQUENCE)
+    value, _ = der.read(data, algorithm_end, der.BIT_STRING)
+    if data[value] != 0:
+        message = "a signature of no whole bytes"
+        raise Unacceptable(message)
     if data[at] == _VERSION:
         _, at = der.read(data, at, _VERSION)
     start, at = der.read(data, at, der.INTEGER)
