@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from tests.vectors.judging import Kind
 from tests.vectors.kinds import (
+    clouds,
     csr,
     ed25519,
     hpke,
@@ -29,4 +30,9 @@ KINDS: Mapping[str, Kind] = {
     "hpke": hpke.vectors,
     "ed25519": ed25519.signatures,
     "wycheproof": wycheproof.groups,
+    "aws-iid": clouds.aws,
+    "azure-imds": clouds.azure,
+    "gcp-token": clouds.google,
+    "aws-certs": clouds.anchors,
+    "azure-certs": clouds.anchors,
 }
