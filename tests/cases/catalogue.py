@@ -1,7 +1,7 @@
 """The cases, by number: what went wrong for others in a few words, and which tests show that it does not here.
 
 The number is the name of `@pytest.mark.case`. Tests that show a case beside what they are for stand in
-`SHOWN_BY` and are not marked. A case is neither without a test nor forgotten: it is in `NOT_OURS`, and why.
+`SHOWN_BY` and are not marked. A case without a test is in `OPEN` or in `NOT_OURS`, and why; the table says so.
 """
 
 from collections.abc import Mapping
@@ -97,6 +97,18 @@ SHOWN_BY: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """Tests by node id, without parameters."""
+
+OPEN: Mapping[str, str] = {
+    "B04": "the agent cannot show a cloud's document yet",
+    "B07": "no cloud's API is asked: `cloud-iid` judges signed documents alone",
+    "B09": "no cloud's API is asked: `cloud-iid` judges signed documents alone",
+    "B12": "operators cannot grant a reclaim yet",
+    "B25": "no cloud's API is asked: `cloud-iid` judges signed documents alone",
+    "B31": "no test shows which attributes of a cloud's document reach a policy",
+    "B52": "the agent cannot read a TPM's certificates yet",
+    "B53": "the agent cannot ask a TPM yet",
+}
+"""What is missing for cases that no test shows. An entry speaks only as long as there is none."""
 
 NOT_OURS: Mapping[str, str] = {}
 """Cases that cannot come up here, and why."""

@@ -15,6 +15,7 @@ from tests.support.folders import ROOT
 NAMES = (
     "x509pop",
     "image",
+    "image-proof",
     "discovery",
     "discovery-signed",
     "cloud-aws",

@@ -24,14 +24,20 @@ from tests.support.contexts import Desk, Facts
 from tests.support.crypto import TRUST_DOMAIN, jws_signer
 from tests.support.metadata import Aws, Azure, Google
 from watchword.handlers.anchors import CloudAccount, DiscoverySite, Image
-from watchword.handlers.attestor import Admission, Attestor, Challenge, Evidence
+from watchword.handlers.attestor import Admission, Attestor, Challenge, Evidence, Subject
 from watchword.handlers.attestors.cloud_iid.binding import bound_audience, nonce_for
 from watchword.handlers.attestors.cloud_iid.evidence import CloudEvidence
 from watchword.handlers.attestors.cloud_iid.prover import Provider
 from watchword.handlers.attestors.cloud_iid.verifier import CloudIidAttestor
 from watchword.handlers.attestors.discovery.evidence import TYP, sign_assertion
 from watchword.handlers.attestors.discovery.verifier import KINDS, DiscoveryAttestor
-from watchword.handlers.attestors.image.evidence import new_image, parse_image
+from watchword.handlers.attestors.image.evidence import (
+    ImageEvidence,
+    SecondEvidence,
+    decode,
+    new_image,
+    parse_image,
+)
 from watchword.handlers.attestors.image.verifier import ImageAttestor
 from watchword.handlers.attestors.x509pop.config import Config, Rule
 from watchword.handlers.attestors.x509pop.prover import FileKey, X509PopProver
@@ -113,6 +119,19 @@ def image() -> Target:
     )
     desk = Desk("image", facts=Facts(images={image_id: row}, agrees=True))
     return Target(ImageAttestor(), desk, parse_image(text).encode())
+
+
+@cache
+def image_proof() -> Target:
+    """Return `image` with an image whose second fact is another attestor's proof, and that evidence."""
+    target = image()
+    [known] = target.desk.facts.images.values()
+    row = replace(known, second_fact="attestor:x509pop")
+    second = UnverifiedPayload(b"what x509pop proves")
+    proof = Admission(row.tenant, "node", row.pool, subjects=(Subject("spki", "key"),))
+    facts = Facts(images={row.id: row}, proofs={("x509pop", second): proof})
+    good = ImageEvidence(decode(target.good).shown, SecondEvidence("x509pop", second)).encode()
+    return Target(ImageAttestor(), Desk("image", facts=facts), good)
 
 
 @cache
@@ -249,6 +268,7 @@ def cloud_azure() -> Target:
 TARGETS: Mapping[str, Callable[[], Target]] = {
     "x509pop": x509pop,
     "image": image,
+    "image-proof": image_proof,
     "discovery": discovery,
     "discovery-signed": discovery_signed,
     "cloud-aws": cloud_aws,

@@ -11,6 +11,8 @@ from watchword.handlers.attestors.x509pop import chain
 from watchword.handlers.attestors.x509pop import verifier as x509pop
 from watchword.handlers.crypto import jws
 from watchword.handlers.errors import SignatureBroken
+from watchword.handlers.join import concluding, deciding
+from watchword.handlers.store import joins
 
 
 def _replace(owner: Any, name: str, value: object) -> None:  # noqa: ANN401 - a module or class
@@ -113,6 +115,35 @@ def living_nodes_are_nobodys() -> None:
     _replace(discovery._Known, "is_doubtful", property(is_doubtful))
 
 
+def anchors_are_read_once() -> None:
+    """Settle by what verifiers read before there was a lock."""
+
+    def is_as_read(*_: object) -> bool:
+        return True
+
+    _replace(deciding.World, "is_as_read", is_as_read)
+
+
+def proofs_need_not_be_carried() -> None:
+    """Take whatever an attestor makes of what another one said."""
+
+    def fault_in_proof(*_: object) -> None:
+        return None
+
+    _replace(concluding, "fault_in_proof", fault_in_proof)
+
+
+def authors_speak_as_we_do() -> None:
+    """Run an attestor's own SQL with the worker's role."""
+
+    async def raw(self: Any, statement: str, arguments: Any, *, role: str, rows: bool) -> Any:  # noqa: ANN401
+        del role
+        found = await self.connection.fetch(statement, *arguments)
+        return found if rows else "OK"
+
+    _replace(joins.JoinSession, "raw", raw)
+
+
 ATTESTOR_SWITCHES: dict[str, Callable[[], None]] = {
     function.__name__: function
     for function in (
@@ -125,5 +156,8 @@ ATTESTOR_SWITCHES: dict[str, Callable[[], None]] = {
         uses_are_not_kept,
         every_uuid_identifies,
         living_nodes_are_nobodys,
+        anchors_are_read_once,
+        proofs_need_not_be_carried,
+        authors_speak_as_we_do,
     )
 }

@@ -188,6 +188,24 @@ GUARDS: tuple[Guard, ...] = (
         "bans_wait_for_nobody",
         f"{_LIFE}/test_standing.py::test_ban_wins_against_joins_and_renewals_that_run",
     ),
+    Guard(
+        "anchors are read again",
+        "10",
+        "anchors_are_read_once",
+        "tests/integration/join/test_revocations.py::test_revocation_that_comes_while_evidence_is_judged_wins",
+    ),
+    Guard(
+        "proofs are carried",
+        "10",
+        "proofs_need_not_be_carried",
+        "tests/integration/join/test_proving.py::test_proof_counts_for_what_it_is",
+    ),
+    Guard(
+        "authors have their own role",
+        "3",
+        "authors_speak_as_we_do",
+        "tests/integration/join/test_author_roles.py::test_statements_reach_what_was_granted",
+    ),
     # What only shows when processes die: python -m tests.faults --guard NAME.
     Guard(
         "response before acknowledgement",

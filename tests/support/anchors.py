@@ -15,6 +15,7 @@ from watchword.handlers.attestors.discovery.verifier import KINDS
 from watchword.handlers.attestors.image.evidence import new_image
 from watchword.handlers.attestors.image.prover import ImageProver
 from watchword.handlers.crypto.jws import JwsSigner
+from watchword.handlers.prover import Prover
 
 PRODUCT = "4c4c4544-0043-3510-8052-b4c04f4e3332"
 MAC, SECOND_MAC = "3c:ec:ef:00:00:01", "3c:ec:ef:00:00:02"
@@ -31,6 +32,10 @@ class MadeImage:
     def prover(self) -> ImageProver:
         """The prover of a machine that runs it."""
         return ImageProver(lambda: self.text)
+
+    def with_second(self, second: Prover) -> ImageProver:
+        """Return the prover of a machine that shows something to another attestor too."""
+        return ImageProver(lambda: self.text, second)
 
 
 async def image(

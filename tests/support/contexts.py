@@ -11,6 +11,7 @@ from tests.support.crypto import csr_of
 from watchword.handlers.anchors import CloudAccount, DiscoverySite, Image, TpmEndorsement, TpmPolicy
 from watchword.handlers.attestor import (
     Admission,
+    Challenge,
     JoinContext,
     Node,
     NodeCertificate,
@@ -20,7 +21,8 @@ from watchword.handlers.attestor import (
 )
 from watchword.handlers.crypto.csr import load_csr
 from watchword.handlers.crypto.state import StateSealer
-from watchword.schemas.ids import AttestorId, NodeId, Role, TenantId
+from watchword.handlers.errors import Refused
+from watchword.schemas.ids import AttestorId, NodeId, Role, TenantId, UnverifiedPayload
 
 
 @dataclass
@@ -42,6 +44,10 @@ class Facts:
     )
     agrees: bool = False
     """Whether an operator has agreed to whatever is asked."""
+    proofs: dict[tuple[str, bytes], Admission] = field(
+        default_factory=dict[tuple[str, bytes], Admission]
+    )
+    """What other attestors prove, by their ids and evidence; anything else they refuse."""
 
 
 class _Tokens:
@@ -59,6 +65,11 @@ class _Nodes:
 
     async def with_subject(self, subject: Subject) -> Sequence[NodeId]:
         return self._facts.subjects.get(subject, [])
+
+    async def with_subjects(
+        self, subjects: Sequence[Subject]
+    ) -> Mapping[Subject, Sequence[NodeId]]:
+        return {subject: self._facts.subjects.get(subject, []) for subject in subjects}
 
     async def get(self, node_id: UUID) -> Node | None:
         return self._facts.nodes_by_id.get(node_id)
@@ -99,6 +110,20 @@ class _Anchors:
 
     async def tpm_policy(self, tenant: TenantId, pool: str) -> TpmPolicy | None:
         return self._facts.tpm_policies.get((tenant, pool))
+
+
+class _Others:
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    async def prove(
+        self, attestor: str, payload: UnverifiedPayload, state: bytes | None = None
+    ) -> Admission | Challenge:
+        del state
+        found = self._facts.proofs.get((attestor, payload))
+        if found is None:
+            raise Refused(AttestorId(attestor), "not-proved")
+        return found
 
 
 _STATES: Mapping[str, bytes] = {"c1": b"c" * 32}
@@ -155,4 +180,5 @@ class Desk:
             state=state,
             seal=seal,
             unseal=unseal,
+            others=_Others(self.facts),
         )

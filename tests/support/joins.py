@@ -29,6 +29,7 @@ from watchword.handlers.join.observer import Observer, Unobserved
 from watchword.handlers.join.policy import JoinPolicy, Limits
 from watchword.handlers.join.records import Answer, Incoming
 from watchword.handlers.service import JoinClock, JoinEvents, JoinSeams, create_join_service
+from watchword.handlers.store.author_roles import create_author_role
 from watchword.handlers.store.connection import Database
 from watchword.handlers.store.joins import PostgresJoinStore
 from watchword.handlers.store.slots import SlotLimits, Slots
@@ -191,6 +192,16 @@ class Bench:
                 self.dsn, server_settings={"search_path": "watchword", "application_name": "bench"}
             )
         return self._sql
+
+    async def author_role(self, attestor: str, *tables: str) -> None:
+        """Make the role of an attestor's own SQL, with all that can be done to these tables."""
+        database = Database(self.dsn, application_name="watchword-test")
+        try:
+            role = await create_author_role(database, attestor)
+        finally:
+            await database.close()
+        for table in tables:
+            await self.run(f"GRANT ALL ON {table} TO {role}")
 
     async def close(self) -> None:
         """Close the connection of plain SQL."""

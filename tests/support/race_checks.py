@@ -18,8 +18,11 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER race_log AFTER UPDATE ON refusal_slots FOR EACH ROW EXECUTE FUNCTION race_log();
+DO $$ BEGIN CREATE ROLE plg_lane NOLOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
+GRANT USAGE ON SCHEMA watchword TO plg_lane;
+GRANT ALL ON race_notes TO plg_lane;
 """
-"""A table for raw SQL to write, and a log of every slot that was claimed and committed."""
+"""A table for raw SQL to write, with the role that does, and a log of every slot that was claimed and committed."""
 
 VIOLATIONS: dict[str, str] = {
     "a node without its certificate": "SELECT id FROM nodes n WHERE NOT EXISTS (SELECT FROM node_certs c WHERE c.node_id = n.id AND c.is_current)",

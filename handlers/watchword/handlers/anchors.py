@@ -12,7 +12,10 @@ from watchword.schemas.ids import Role, TenantId
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An installed image's secret, by its public id. `second_fact` is `approval` or `unsafe_single_factor`."""
+    """An installed image's secret, by its public id.
+
+    `second_fact` is `approval`, `attestor:<id>` for another attestor's proof, or `unsafe_single_factor`.
+    """
 
     id: str
     secret_sha256: bytes

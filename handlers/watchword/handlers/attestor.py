@@ -19,15 +19,22 @@ take 2 s; who is late five times in a row is not asked for 30 s.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard, TypeVar
 from uuid import UUID
 
 from watchword.handlers.anchors import AnchorReads
 from watchword.handlers.definition import Defined, check_attestor, define_attestor
-from watchword.handlers.errors import ConfigRefused, Refused, SealBroken, tried_digest
+from watchword.handlers.errors import (
+    ConfigRefused,
+    NotProvable,
+    Refused,
+    SealBroken,
+    tried_digest,
+)
 from watchword.schemas.canonical import length_prefixed, read_length_prefixed
 from watchword.schemas.errors import SchemaError
 from watchword.schemas.ids import AttestorId, NodeId, Role, TenantId, TokenId, UnverifiedPayload
@@ -56,6 +63,8 @@ __all__ = [
     "NodeCertificate",
     "NodeId",
     "NodeReads",
+    "NotProvable",
+    "OtherProofs",
     "RawTransaction",
     "Reason",
     "Refused",
@@ -84,6 +93,8 @@ CONTRACT: Final = 1
 """The version of this contract. Within one, a name is never removed and never comes to mean something else;
 new fields have defaults, and new methods are the core's to call only if they are there."""
 
+T = TypeVar("T")
+
 
 def is_digest(value: object) -> TypeGuard[bytes]:
     """Tell whether a value is 32 bytes: what names a subject."""
@@ -108,7 +119,14 @@ class Subject:
     @property
     def digest(self) -> bytes:
         """SHA-256 over kind, a NUL and value: 32 bytes."""
-        return sha256(f"{self.kind}\0{self.value}".encode()).digest()
+        return _subject_digest(self.kind, self.value)
+
+
+@lru_cache(
+    maxsize=4096
+)  # a join asks for each of its subjects several times, all joins for some of them
+def _subject_digest(kind: str, value: str) -> bytes:
+    return sha256(f"{kind}\0{value}".encode()).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +150,33 @@ class Admission:
     subjects: tuple[Subject, ...] = ()
     certificate: bytes | None = None
     """SHA-256 of the TBS of the node's certificate whose key was proved; it may re-key that node."""
+
+    def carrying(self, proof: "Admission") -> "Admission":
+        """Return this admission with all that another attestor's `proof` says of the machine.
+
+        Its place and kinds stay this one's. What the proof binds is bound by the core, under the
+        other attestor's id.
+
+        Raises:
+            ValueError: the two contradict each other.
+        """
+        more = tuple(subject for subject in proof.subjects if subject not in self.subjects)
+        return replace(
+            self,
+            node_id=_one_of(self.node_id, proof.node_id),
+            token_id=_one_of(self.token_id, proof.token_id),
+            node_key_uri=_one_of(self.node_key_uri, proof.node_key_uri),
+            hardware_key=_one_of(self.hardware_key, proof.hardware_key),
+            certificate=_one_of(self.certificate, proof.certificate),
+            subjects=self.subjects + more,
+        )
+
+
+def _one_of(ours: T | None, theirs: T | None) -> T | None:
+    if ours is not None and theirs is not None and ours != theirs:
+        message = "two proofs contradict each other"
+        raise ValueError(message)
+    return theirs if ours is None else ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +270,12 @@ class NodeReads(Protocol):
         """Return the living nodes of which a subject was proven, the newest first."""
         ...
 
+    async def with_subjects(
+        self, subjects: Sequence["Subject"]
+    ) -> Mapping["Subject", Sequence[NodeId]]:
+        """Return the same for several subjects, read at once."""
+        ...
+
     async def get(self, node_id: UUID) -> Node | None:
         """Return the node, in whatever state it is."""
         ...
@@ -248,6 +299,38 @@ class RequestReads(Protocol):
         given for another grant or another CSR does not count.
         """
         ...
+
+
+class OtherProofs(Protocol):
+    """What other attestors make of evidence that is theirs, for an admission that needs more than one fact."""
+
+    async def prove(
+        self, attestor: str, payload: UnverifiedPayload, state: bytes | None = None
+    ) -> "Admission | Challenge":
+        """Have another attestor verify a payload now, for the same CSR, role, claims and time.
+
+        Once in a verification. Return what it proves: the admission that follows has to be `carrying`
+        it, and then the other's bindings, uses and spends go with it. A challenge is for the machine;
+        hand it on, with its state inside one of your own, and pass that `state` in the round that
+        answers it.
+
+        Raises:
+            Refused: the other refuses, and so the join is refused, whatever is made of it.
+            NotProvable: there is no such attestor, it does not take the role, brings its own SQL, or
+                wants an operator's word: then nothing is proved.
+        """
+        ...
+
+
+class NobodyElse:
+    """Proves nothing: what an attestor has that is itself asked for a proof."""
+
+    async def prove(
+        self, attestor: str, payload: UnverifiedPayload, state: bytes | None = None
+    ) -> "Admission | Challenge":
+        """Raise `NotProvable`."""
+        del attestor, payload, state
+        raise NotProvable
 
 
 class RawTransaction(Protocol):
@@ -292,6 +375,7 @@ class JoinContext:
     state: bytes | None
     seal: Callable[[bytes, datetime], bytes]
     unseal: Callable[[bytes], bytes]
+    others: OtherProofs = field(default_factory=NobodyElse)
     tx: RawTransaction | None = None
 
     def spend(self, token_id: TokenId) -> None:

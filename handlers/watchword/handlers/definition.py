@@ -30,6 +30,9 @@ OnRefusal = Callable[[str], None]
 OURS = frozenset(("join-token", "x509pop", "image", "discovery", "tpm", "cloud-iid"))
 """The ids whose reasons may have codes of ours."""
 
+MOST_ID_CHARACTERS_WITH_SQL = 40
+"""PostgreSQL cuts names at 63, and a cut name may be somebody else's: of a role, or of a table."""
+
 _VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}", re.ASCII)
 _CODE = re.compile(r"[A-Z][A-Z0-9]{1,7}[0-9]{4}", re.ASCII)
 _OUR_CODE = re.compile(r"WJ[0-9]{4}")
@@ -131,6 +134,16 @@ def is_attestor(found: object) -> "TypeGuard[Attestor]":
     )
 
 
+def brings_sql(attestor: object) -> bool:
+    """Tell whether an attestor brings its own SQL."""
+    return bool(getattr(attestor, "uses_tx", False))
+
+
+def author_role(attestor: str) -> str:
+    """Return the role of the database that an attestor's own SQL runs with. Ids have no underscores, so each has its own."""
+    return f"plg_{attestor.replace('-', '_')}"
+
+
 def faults_of(found: Any) -> list[str]:  # noqa: ANN401 - a stranger's object
     """Return what is wrong with one attestor, by itself."""
     shown = repr(found.id)[:80]
@@ -142,6 +155,10 @@ def faults_of(found: Any) -> list[str]:  # noqa: ANN401 - a stranger's object
     if not isinstance(found.version, str) or not _VERSION.fullmatch(found.version):
         faults.append(
             f"attestor {shown} has no usable version: {found.version!r:.40}, not like '1' or '2.10'"
+        )
+    if brings_sql(found) and len(found.id) > MOST_ID_CHARACTERS_WITH_SQL:
+        faults.append(
+            f"attestor {shown} brings its own SQL: its id has at most {MOST_ID_CHARACTERS_WITH_SQL} characters"
         )
     faults += _role_faults(shown, found.roles)
     faults += _reason_faults(found.id, getattr(found, "reasons", ()))

@@ -7,6 +7,7 @@ WatchwordError
 ├── SealBroken            an HPKE or state ciphertext does not open
 │   └── SealKeyUnknown    it names a key that is not in use
 ├── SignatureBroken       a JWS or certificate signature does not hold
+├── NotProvable           another attestor's proof is not to be had here
 ├── AttestorBroken        an attestor broke its contract, raised, or took too long: never an admission
 ├── Unavailable           something outside is away; try again
 │   ├── StoreUnavailable
@@ -92,6 +93,10 @@ class SealKeyUnknown(SealBroken):
 
 class SignatureBroken(WatchwordError):
     """The signature does not hold."""
+
+
+class NotProvable(WatchwordError):
+    """Another attestor's proof is not to be had: it is not installed, or needs more than evidence."""
 
 
 class AttestorBroken(WatchwordError):

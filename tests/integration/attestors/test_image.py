@@ -18,9 +18,10 @@ from tests.support.proving import (
     join,
     last_reason,
 )
-from watchword.handlers.attestors.image.evidence import ImageSecret, new_image, parse_image
+from watchword.handlers.attestors.image.evidence import new_image, parse_image, text_of
 from watchword.handlers.attestors.image.prover import ImageProver
 from watchword.handlers.attestors.image.verifier import ImageAttestor
+from watchword.handlers.crypto.named_secrets import NamedSecret
 from watchword.schemas.requests import Claims
 
 pytestmark = pytest.mark.postgres
@@ -105,7 +106,7 @@ async def _unknown(bench: Bench) -> ImageProver:
 
 async def _bad_secret(bench: Bench) -> ImageProver:
     made = await image(bench)
-    return ImageProver(lambda: ImageSecret(made.id, bytes(32)).text)
+    return ImageProver(lambda: text_of(NamedSecret(made.id, bytes(32))))
 
 
 async def _revoked(bench: Bench) -> ImageProver:

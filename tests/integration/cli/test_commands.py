@@ -15,6 +15,17 @@ from watchword.handlers.attestors.join_token.evidence import parse_token
 pytestmark = pytest.mark.postgres
 
 
+def test_role_of_an_attestors_own_sql_is_made_once(watchword: Command) -> None:
+    """An operator runs it before the worker, and may run it again; an id that can be none is a usage error."""
+    made = result(watchword("db", "attestor-role", "acme-asset", "--json"))
+    again = result(watchword("db", "attestor-role", "acme-asset", "--json"))
+
+    assert made == again
+    assert (made["attestor"], made["role"]) == ("acme-asset", "plg_acme_asset")
+    watchword("db", "attestor-role", "Acme; DROP TABLE nodes", code=2)
+    watchword("db", "attestor-role", "a" * 60, code=2)
+
+
 def test_an_operators_day(watchword: Command) -> None:
     """From an empty database to a token that is in a machine's hands, and gone again."""
     watchword("tenants", "create", "acme", "--why", "a customer")

@@ -38,6 +38,7 @@ async def lane(database: str) -> Any:  # noqa: ANN401 - an asynchronous generato
         database, attestors=[Scripted("lane", uses_tx=True)], observer=order
     ) as bench:
         await bench.run(SETUP)
+        await bench.author_role("lane", "notes")
         await bench.place("acme", "web")
         yield bench
         assert order.halvings == 0
@@ -155,6 +156,7 @@ class Defers(Scripted):
 async def test_error_of_its_own_sql_never_defers(database: str) -> None:
     """What round one wrote is gone with the transaction, so there is nothing to go on from."""
     async with join_bench(database, attestors=[Defers("lane", uses_tx=True)]) as bench:
+        await bench.author_role("lane")
         async with asyncio.timeout(30):
             assert await ask(bench, Script(rounds=2)) == "UNAVAILABLE"
 
@@ -286,6 +288,7 @@ class GivesUp(Scripted):
 async def test_statement_that_was_given_up_never_admits(database: str) -> None:
     """Giving up aborts the transaction as an error does, without an error."""
     async with join_bench(database, attestors=[GivesUp("lane", uses_tx=True)]) as bench:
+        await bench.author_role("lane")
         async with asyncio.timeout(30):
             assert await ask(bench, Script(bind="b")) == "UNAVAILABLE"
 
@@ -310,6 +313,7 @@ async def test_author_may_read_and_write_at_once(database: str) -> None:
     attestors = [ReadsAndWrites("lane", uses_tx=True)]
     async with join_bench(database, attestors=attestors, observer=order) as bench:
         await bench.run(SETUP)
+        await bench.author_role("lane", "notes")
         await bench.place("acme", "web")
         assert await ask(bench, Script()) == "joined"
         assert await notes(bench) == 5
@@ -343,6 +347,7 @@ async def test_nothing_is_written_after_the_verdict(database: str) -> None:
     attestor = WritesLater()
     async with join_bench(database, attestors=[attestor]) as bench:
         await bench.run(SETUP)
+        await bench.author_role("lane", "notes")
         assert await ask(bench, Script(way="refuse")) == "refused"
         assert attestor.later is not None
         with pytest.raises(PermissionError):
@@ -384,6 +389,7 @@ async def test_dying_connection_is_not_the_authors_fault(database: str) -> None:
     attestors = [Scripted("lane", uses_tx=True)]
     async with join_bench(database, attestors=attestors, observer=order) as bench:
         await bench.run(SETUP)
+        await bench.author_role("lane", "notes")
         await bench.place("acme", "web")
         store: Any = bench.engine._store
         real = store.lane
@@ -392,11 +398,11 @@ async def test_dying_connection_is_not_the_authors_fault(database: str) -> None:
             session = await real()
             raw = session.raw
 
-            async def die(*arguments: Any, rows: bool) -> Any:  # noqa: ANN401 - as the session's
+            async def die(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as the session's
                 session.raw = raw
                 pid = session.connection.get_server_pid()
                 await bench.fetch("SELECT pg_terminate_backend($1)", pid)
-                return await raw(*arguments, rows=rows)
+                return await raw(*arguments, **named)
 
             if order.retries < 2:
                 session.raw = die
@@ -444,6 +450,7 @@ async def test_read_behind_its_own_slow_statement_is_the_authors_fault(database:
     order = Order()
     attestors = [SleepsAndReads("lane", uses_tx=True)]
     async with join_bench(database, attestors=attestors, observer=order) as bench:
+        await bench.author_role("lane")
         async with asyncio.timeout(20):
             assert await ask(bench, Script()) == "UNAVAILABLE"
         assert order.retries == 0

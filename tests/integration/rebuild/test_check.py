@@ -22,11 +22,11 @@ from watchword.handlers.operators import (
 )
 from watchword.handlers.operators.actor import Actor
 from watchword.handlers.operators.cloud_accounts import CloudAccountOrder
-from watchword.handlers.operators.grants import Grant
+from watchword.handlers.operators.grants import Created, Grant
 from watchword.handlers.operators.images import ImageOrder
 from watchword.handlers.operators.requests import Seen
 from watchword.handlers.operators.site_keys import SiteKeyOrder
-from watchword.handlers.operators.tokens import CreatedToken, TokenOrder
+from watchword.handlers.operators.tokens import TokenOrder
 from watchword.handlers.rebuild.fold import KEYS
 from watchword.handlers.store.approvals import RequestFilter
 from watchword.handlers.store.connection import Connection, Database
@@ -134,7 +134,7 @@ async def _decisions(store: Database, bench: Bench) -> None:
     assert [answer["outcome"] for answer in answers] == ["joined", "deferred"]
 
 
-def _payload(token: CreatedToken) -> bytes:
+def _payload(token: Created) -> bytes:
     return encode(token.row["id"], parse_token(token.text).secret)
 
 

@@ -1,6 +1,6 @@
 """One request on its way through an attempt: what was read of it, and what is thought of it so far."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -58,6 +58,15 @@ class Refusal:
     refused: Refused
 
 
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What another attestor proved beside the one that was asked for, and its effects, under its own id."""
+
+    attestor: AttestorId
+    admission: Admission
+    staged: Staged
+
+
 @dataclass(slots=True)
 class Admit:
     """The evidence holds. Whether it still does under the locks is for the settlement to say."""
@@ -79,6 +88,8 @@ class Admit:
     """What the node loses by a granted reclaim."""
     reused: frozenset[Pair] = frozenset()
     """What the node itself has used up before, and a grant lets it use again."""
+    proof: Proof | None = None
+    """Another attestor's proof that the admission carries."""
     certificate: IssuedCertificate | None = None
     renew_after: datetime | None = None
     node_text: str = field(init=False)
@@ -139,6 +150,10 @@ Judgement = (
 )
 
 
+Seen = dict[tuple[str, Hashable], object]
+"""What a verifier read that others may change and no lock keeps: rows (None: there is none) by kind and key."""
+
+
 class Candidate:
     """One distinct request of a batch. `judgement` changes as it goes; the rest is read once."""
 
@@ -157,6 +172,7 @@ class Candidate:
         "rejudged",
         "request",
         "sealed",
+        "seen",
         "state",
     )
 
@@ -176,6 +192,7 @@ class Candidate:
         self.judgement: Judgement | None = None
         self.admitted_before: AdmittedCsr | None = None
         self.reads: set[tuple[str, object]] = set()
+        self.seen: Seen = {}
         self.rejudged = 0
         self.question = Question(self.digest)
         self._read(value)
@@ -217,3 +234,4 @@ class Candidate:
         self.judgement = None
         self.admitted_before = None
         self.reads = set()
+        self.seen = {}

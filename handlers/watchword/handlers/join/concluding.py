@@ -21,12 +21,21 @@ from watchword.handlers.catalog import Registered
 from watchword.handlers.crypto.join_crypto import JoinCrypto
 from watchword.handlers.errors import Refused
 from watchword.handlers.join.approvals import snapshot_of
-from watchword.handlers.join.candidate import Admit, Broken, Candidate, Challenged, Judgement, Waits
+from watchword.handlers.join.candidate import (
+    Admit,
+    Broken,
+    Candidate,
+    Challenged,
+    Judgement,
+    Proof,
+    Waits,
+)
 from watchword.handlers.join.contract import fault_in_effects, fault_of
 from watchword.handlers.join.expectations import meets
 from watchword.handlers.join.granted import grant_for, granted_node
 from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.policy import JoinPolicy
+from watchword.handlers.join.proving import Proving
 from watchword.handlers.join.reading import Nodes, Tokens
 from watchword.handlers.join.reclaim import which_node
 from watchword.handlers.join.rows import NodeRow, Pair
@@ -50,33 +59,26 @@ class Conclusions:
         registered: Registered,
         found: Admission | Deferral,
         staged: Staged,
+        others: Proving,
         now: datetime,
         loader: Loader,
     ) -> Judgement:
         """Return what follows from the verifier's result: steps 5 to 11, without the bans.
 
+        `others` knows what another attestor has proved for it.
+
         Raises:
             Refused: a check of the core's failed.
         """
         attestor = AttestorId(registered.attestor.id)
-        if (fault := fault_of(found) or fault_in_effects(staged)) is not None:
+        proof = others.proof
+        if (fault := _fault(candidate, found, staged, others)) is not None:
             _log.error("attestor broke its contract", attestor=attestor, fault=fault)
             return Broken(fault)
-        if isinstance(found, Challenge | Approval):
-            if staged.spends or staged.uses:
-                _log.error("spends staged with a deferral", attestor=attestor)
-                return Broken("spends staged with a deferral")
-            if isinstance(found, Challenge):
-                return Challenged(found)
-            return self._may_wait(candidate, attestor, found, now)
-        request, claims = candidate.request, candidate.claims
-        if request is None or claims is None or found.role != request.role:
-            _log.error("attestor returned another role", attestor=attestor)
-            return Broken("another role")
-
-        if staged.approval is not None and staged.approval[1] != snapshot_of(found):
-            _log.error("attestor returned another grant than was approved", attestor=attestor)
-            return Broken("another grant than was approved")
+        if isinstance(found, Challenge):
+            return Challenged(found)
+        if isinstance(found, Approval):
+            return self._may_wait(candidate, attestor, found, proof, now)
 
         # Step 5
         if found.node_key_uri is not None and not self._crypto.knows_key_statement(
@@ -91,25 +93,25 @@ class Conclusions:
             if token is None:
                 _log.error("attestor named a token that does not exist", attestor=attestor)
                 return Broken("no such token")
-            if not meets(token.expect, claims):
+            if candidate.claims is None or not meets(token.expect, candidate.claims):
                 raise Refused(JOIN, "expect-mismatch", tenant_id=found.tenant)
 
         # Steps 8 to 11
-        subjects = ban_subjects(candidate, found)
+        subjects = ban_subjects(candidate, found, proof)
         grant: UUID | None = None
         objection: Refused | None = None
         node_id = uuid7()
         rekeys: NodeRow | None = None
         bindings: tuple[Pair, ...] = ()
         try:
-            nodes, reads = Nodes(loader, candidate.reads), candidate.reads
+            nodes, reads = Nodes(loader, candidate.reads, candidate.seen), candidate.reads
             granted = None
             if loader.has_grants:
                 granted = await grant_for(attestor, subjects, loader, reads, now)
             if granted is None:
-                place = await which_node(attestor, found, token, nodes, loader, reads)
+                place = await which_node(attestor, found, token, nodes, loader, reads, proof)
             else:
-                place = await granted_node(attestor, found, granted, nodes, loader, reads)
+                place = await granted_node(attestor, found, granted, nodes, loader, reads, proof)
                 grant = granted.id
             bindings = place.bindings
             if place.rekeys is not None:
@@ -118,6 +120,8 @@ class Conclusions:
                 raise Refused(JOIN, "not-allowed", tenant_id=found.tenant)  # noqa: TRY301 - one of several places
         except Refused as refused:
             objection = refused
+        if proof is not None:
+            staged.spends += proof.staged.spends
         return Admit(
             admission=found,
             staged=staged,
@@ -128,10 +132,16 @@ class Conclusions:
             objection=objection,
             grant=grant,
             approval=staged.approval,
+            proof=proof,
         )
 
     def _may_wait(
-        self, candidate: Candidate, attestor: AttestorId, approval: Approval, now: datetime
+        self,
+        candidate: Candidate,
+        attestor: AttestorId,
+        approval: Approval,
+        proof: Proof | None,
+        now: datetime,
     ) -> Judgement:
         """Return that an operator has to agree, if the policy would let the attestor return that grant at all.
 
@@ -139,9 +149,6 @@ class Conclusions:
             Refused: it would not; no operator needs to be asked.
         """
         grant = approval.grant
-        if candidate.request is None or grant.role != candidate.request.role:
-            _log.error("attestor returned another role", attestor=attestor)
-            return Broken("another role")
         if grant.node_key_uri is not None and not self._crypto.knows_key_statement(
             grant.node_key_uri
         ):
@@ -150,13 +157,62 @@ class Conclusions:
             raise Refused(JOIN, "not-allowed", tenant_id=grant.tenant)
         return Waits(
             approval,
-            ban_subjects(candidate, grant),
+            ban_subjects(candidate, grant, proof),
             now + self._retry_after,
         )
 
 
-def ban_subjects(candidate: Candidate, admission: Admission) -> tuple[bytes, ...]:
-    """Return every proven subject of an admission by which it may be banned."""
+def _fault(
+    candidate: Candidate, found: Admission | Deferral, staged: Staged, others: Proving
+) -> str | None:
+    """Return what is wrong with a result and its effects, or None. The text quotes no value."""
+    fault = fault_of(found) or fault_in_effects(staged) or fault_in_proof(found, others)
+    if fault is not None:
+        return fault
+    if isinstance(found, Challenge | Approval) and (staged.spends or staged.uses):
+        return "spends staged with a deferral"
+    if isinstance(found, Challenge):
+        return None
+    grant = found.grant if isinstance(found, Approval) else found
+    if candidate.request is None or grant.role != candidate.request.role:
+        return "another role"
+    if found is grant and staged.approval is not None and staged.approval[1] != snapshot_of(grant):
+        return "another grant than was approved"
+    return None
+
+
+def fault_in_proof(found: Admission | Deferral, others: Proving) -> str | None:
+    """Return what is wrong with a result after another attestor was asked, or None.
+
+    A challenge of the other's is answered before anything else; what it proved, an admission carries.
+    """
+    if isinstance(found, Challenge):
+        return None
+    if others.is_challenged:
+        return "another attestor's challenge is open"
+    if others.proof is None:
+        return None
+    grant = found.grant if isinstance(found, Approval) else found
+    try:
+        is_carried = grant.carrying(others.proof.admission) == grant
+    except ValueError:
+        is_carried = False
+    return None if is_carried else "does not carry what was proved"
+
+
+def ban_subjects(
+    candidate: Candidate, admission: Admission, proof: Proof | None = None
+) -> tuple[bytes, ...]:
+    """Return every proven subject of an admission, and of what it carries, by which it may be banned."""
+    found = _subjects(admission)
+    if proof is not None:
+        found += _subjects(proof.admission)
+    if candidate.csr is not None:
+        found.append(Subject("spki", candidate.csr.spki_sha256.hex()).digest)
+    return tuple(found)
+
+
+def _subjects(admission: Admission) -> list[bytes]:
     subjects = [subject.digest for subject in admission.subjects]
     if admission.token_id is not None:
         subjects.append(Subject("token", admission.token_id).digest)
@@ -168,6 +224,4 @@ def ban_subjects(candidate: Candidate, admission: Admission) -> tuple[bytes, ...
         subjects.append(Subject("node-key", admission.node_key_uri).digest)
     if admission.certificate is not None:
         subjects.append(Subject("certificate", admission.certificate.hex()).digest)
-    if candidate.csr is not None:
-        subjects.append(Subject("spki", candidate.csr.spki_sha256.hex()).digest)
-    return tuple(subjects)
+    return subjects

@@ -6,7 +6,7 @@ free, is verified again by the next attempt (`Rejudge`), not refused.
 
 The order of checks, the first that fails is the reason (numbers of DESIGN, section 5):
   3.  the CSR was admitted meanwhile: that admission's answer; the public key is another node's;
-  4.  the token's state under its lock;
+  4.  the token's state under its lock; what else was read is as it was;
   7.  bans;
   8. to 11. the objection that was noted before;
   9.  the node is as it was read;
@@ -14,7 +14,7 @@ The order of checks, the first that fails is the reason (numbers of DESIGN, sect
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -29,6 +29,7 @@ from watchword.handlers.join.candidate import (
     Refusal,
     Rejudge,
     Renewal,
+    Seen,
     Theft,
     Waits,
 )
@@ -40,7 +41,7 @@ from watchword.handlers.join.rows import (
     Pair,
     TokenState,
 )
-from watchword.schemas.ids import JOIN
+from watchword.schemas.ids import JOIN, AttestorId
 
 MOST_TRIES = 100
 """A request that was verified so often and still meets changed reads is answered `UNAVAILABLE`.
@@ -69,6 +70,12 @@ class World:
     wanted_requests: Mapping[bytes, NewRequest] = field(default_factory=dict[bytes, NewRequest])
     """What the waiting candidates want, by their digests."""
     admitted_csrs: Mapping[bytes, AdmittedCsr] = field(default_factory=dict[bytes, AdmittedCsr])
+    seen: Seen = field(default_factory=dict[tuple[str, Hashable], object])
+    """What verifiers had read and no lock kept, as it is now."""
+
+    def is_as_read(self, candidate: Candidate) -> bool:
+        """Tell whether all that the candidate's verifier had read of it is still so."""
+        return all(self.seen.get(key) == row for key, row in candidate.seen.items())
 
 
 @dataclass(slots=True)
@@ -108,10 +115,15 @@ def key_claim(candidate: Candidate) -> Pair:
 
 def use_claims(candidate: Candidate, admit: Admit) -> dict[Pair, datetime | None]:
     """Return the claims on what an admission uses up, with the times after which it may be used again."""
-    if not admit.staged.uses:
+    if not admit.staged.uses and admit.proof is None:
         return {}
     attestor = candidate.attestor or JOIN
-    return {(attestor, subject): expires for subject, expires in admit.staged.uses}
+    claims: dict[Pair, datetime | None] = {
+        (attestor, subject): expires for subject, expires in admit.staged.uses
+    }
+    if (proof := admit.proof) is not None:
+        claims |= {(proof.attestor, subject): expires for subject, expires in proof.staged.uses}
+    return claims
 
 
 def decide(candidates: Sequence[Candidate], world: World) -> Effects:
@@ -136,6 +148,8 @@ def _one(candidate: Candidate, world: World, effects: Effects) -> Judgement:
     if isinstance(judgement, Theft):
         return _steal(candidate, judgement, world, effects)
     if isinstance(judgement, Waits) and not candidate.reads & effects.changed:
+        if not world.is_as_read(candidate):
+            return Rejudge()
         return _wait(candidate, judgement, world)
     if not isinstance(judgement, Admit):
         return Rejudge() if candidate.reads & effects.changed else judgement
@@ -144,7 +158,7 @@ def _one(candidate: Candidate, world: World, effects: Effects) -> Judgement:
     csr = csr_claim(candidate)
     if csr not in world.admissions_won:
         return _lost_csr(csr, world, effects)
-    if candidate.reads & effects.changed:
+    if candidate.reads & effects.changed or not world.is_as_read(candidate):
         return Rejudge()
     refusal = _refusal(candidate, judgement, world, effects)
     if isinstance(refusal, Refused):
@@ -242,17 +256,19 @@ def _refusal(
             return Rejudge()
 
     # Step 12
-    if _is_replayed(candidate, admit, world, effects):
-        return Refused(attestor, "replayed", tenant_id=tenant)
+    if (whose := _replayed(candidate, admit, world, effects)) is not None:
+        return Refused(whose, "replayed", tenant_id=tenant)
     return _unapproved(candidate, admit, world)
 
 
-def _is_replayed(candidate: Candidate, admit: Admit, world: World, effects: Effects) -> bool:
-    """Tell whether something that counts once has counted: for anybody, unless a grant says for this node."""
-    return any(
-        pair in effects.uses or (pair not in world.uses_won and not _reuses(pair, admit, world))
-        for pair in use_claims(candidate, admit)
-    )
+def _replayed(
+    candidate: Candidate, admit: Admit, world: World, effects: Effects
+) -> AttestorId | None:
+    """Return under whose id something that counts once has counted: for anybody, unless a grant says for this node."""
+    for pair in use_claims(candidate, admit):
+        if pair in effects.uses or (pair not in world.uses_won and not _reuses(pair, admit, world)):
+            return AttestorId(pair[0])
+    return None
 
 
 def _is_open(grant: UUID, world: World) -> bool:

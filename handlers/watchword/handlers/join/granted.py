@@ -14,6 +14,7 @@ from datetime import datetime
 
 from watchword.handlers.attestor import Admission
 from watchword.handlers.errors import Refused
+from watchword.handlers.join.candidate import Proof
 from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.reading import Nodes
 from watchword.handlers.join.reclaim import Place, bindings_of
@@ -47,6 +48,7 @@ async def granted_node(
     nodes: Nodes,
     loader: Loader,
     reads: set[tuple[str, object]],
+    proof: Proof | None = None,
 ) -> Place:
     """Return the node that was granted: steps 2 to 4.
 
@@ -67,7 +69,7 @@ async def granted_node(
     # Step 4
     if admission.node_id not in (None, node.id):
         raise Refused(attestor, "bound-elsewhere", tenant_id=admission.tenant)
-    bindings = bindings_of(attestor, admission)
+    bindings = bindings_of(attestor, admission, proof)
     for pair in bindings:
         reads.add(("binding", pair))
         if await loader.get(loader.bindings, pair) not in (None, node.id):

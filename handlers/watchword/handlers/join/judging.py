@@ -13,7 +13,7 @@ The order of checks; the first that fails is the reason (the numbers are DESIGN'
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import structlog
@@ -21,6 +21,8 @@ import structlog
 from watchword.handlers.attestor import (
     Evidence,
     JoinContext,
+    NobodyElse,
+    OtherProofs,
     RawTransaction,
     Staged,
     is_digest,
@@ -51,6 +53,7 @@ from watchword.handlers.join.issuing import Validity, certify
 from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.patience import Patience, Work
 from watchword.handlers.join.policy import JoinPolicy
+from watchword.handlers.join.proving import NoWord, Proving
 from watchword.handlers.join.reading import Anchors, Bindings, Nodes, Requests, Tokens
 from watchword.handlers.join.renewing import Renewals
 from watchword.handlers.join.rows import INVALID, UNSUPPORTED, Look
@@ -190,8 +193,9 @@ class Judge:
             if self._patience.rests(attestor, now):
                 candidate.judgement = Broken("resting after time-outs")
                 continue
-            context = self._context(candidate, registered, now, loader, tx)
-            work = self._verify(candidate, registered, evidence, context, loader)
+            others = self._others(candidate, registered, evidence.claims, now, loader)
+            context = self._context(candidate, registered, now, loader, others, tx)
+            work = self._verify(candidate, registered, evidence, context, others, loader)
             asking.append(candidate)
             works.append((attestor, work))
         found = await self._patience.run(
@@ -209,18 +213,21 @@ class Judge:
         registered: Registered,
         evidence: Evidence,
         context: JoinContext,
+        others: Proving,
         loader: Loader,
     ) -> Judgement:
         try:
             try:
                 found = await registered.attestor.verify(evidence, context)
             except Refused as refused:
-                return Refusal(_declared(registered, refused))
+                return Refusal(others.refused or _declared(registered, refused))
+            if others.refused is not None:
+                return Refusal(others.refused)
             # A copy: what a verifier left running must not add to it.
             was = context.staged
             staged = Staged(list(was.spends), list(was.uses), was.approval)
             return await self._conclusions.conclude(
-                candidate, registered, found, staged, context.now, loader
+                candidate, registered, found, staged, others, context.now, loader
             )
         except Refused as refused:
             return Refusal(refused)
@@ -238,15 +245,36 @@ class Judge:
             )
             return Broken(type(error).__name__)
 
+    def _others(
+        self,
+        candidate: Candidate,
+        registered: Registered,
+        claims: Claims,
+        now: datetime,
+        loader: Loader,
+    ) -> Proving:
+        """Return what lets the verifier of a candidate ask another attestor."""
+
+        def context_of(other: Registered, state: bytes | None) -> JoinContext:
+            context = self._context(candidate, other, now, loader)
+            return replace(context, requests=NoWord(), state=state)
+
+        if candidate.request is None:
+            message = "the candidate was not read"
+            raise RuntimeError(message)
+        role = candidate.request.role
+        return Proving(self._catalog, registered, role, claims, context_of, _declared)
+
     def _context(
         self,
         candidate: Candidate,
         registered: Registered,
         now: datetime,
         loader: Loader,
-        tx: RawTransaction | None,
+        others: OtherProofs | None = None,
+        tx: RawTransaction | None = None,
     ) -> JoinContext:
-        """Return what the verifier of a candidate may know and do."""
+        """Return what a verifier of a candidate may know and do."""
         request, csr = candidate.request, candidate.csr
         if request is None or csr is None:
             message = "the candidate was not read"
@@ -283,14 +311,15 @@ class Judge:
             role=request.role,
             now=now,
             tokens=Tokens(loader, candidate.reads),
-            nodes=Nodes(loader, candidate.reads),
+            nodes=Nodes(loader, candidate.reads, candidate.seen),
             bindings=Bindings(loader, candidate.reads, attestor.id),
             requests=Requests(loader, candidate.reads, attestor.id, csr.sha256, now, staged),
-            anchors=Anchors(loader),
+            anchors=Anchors(loader, candidate.seen),
             staged=staged,
             state=candidate.state,
             seal=seal,
             unseal=unseal,
+            others=others or NobodyElse(),
             tx=tx,
         )
 

@@ -1,7 +1,8 @@
 """The lane of attestors that bring their own SQL (`uses_tx = True`).
 
 Such a join has a transaction of its own on a small second pool: inbox claim, savepoint, `verify` and
-settlement inside it; a refusal undoes both and then writes its row. This guards against mistakes,
+settlement inside it; a refusal undoes both and then writes its row. Its statements run with the role of their
+author (`catalog.author_role`), and only they: without that role none runs. This guards against mistakes,
 not malice: an attestor's code can do all that a worker can.
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
+from watchword.handlers.definition import author_role, brings_sql
 from watchword.handlers.errors import StoreRejected, Unavailable
 from watchword.handlers.join.candidate import (
     Admit,
@@ -29,6 +31,7 @@ from watchword.handlers.join.outcomes import Outcomes
 from watchword.handlers.join.ports import JoinStore, Session
 from watchword.handlers.join.rows import REFUSED, InboxClaim, Look
 from watchword.handlers.join.settlement import settle_claimed
+from watchword.schemas.ids import JOIN
 
 # What a statement may begin with. A comment is not among it, for what comes behind one is not looked at.
 _ALLOWED = re.compile(
@@ -39,9 +42,10 @@ _ALLOWED = re.compile(
 class LaneTransaction:
     """Implements `attestor.RawTransaction`: one statement a call, no transaction or role control."""
 
-    def __init__(self, session: Session) -> None:
-        """Speak through the lane's session."""
+    def __init__(self, session: Session, role: str) -> None:
+        """Speak through the lane's session, with the author's role."""
         self._session = session
+        self._role = role
         self._is_closed = False
         self.failed = False
         """Whether a statement went wrong, whatever the author has made of it."""
@@ -76,7 +80,7 @@ class LaneTransaction:
             )
             raise PermissionError(message)
         try:
-            return await self._session.raw(statement, arguments, rows=rows)
+            return await self._session.raw(statement, arguments, role=self._role, rows=rows)
         except Unavailable as error:
             if not self.failed:
                 self.away = error
@@ -106,7 +110,7 @@ def needs_lane(candidate: Candidate, judge: Judge) -> bool:
     ):
         return False
     registered = judge.registered(candidate)
-    return registered is not None and bool(getattr(registered.attestor, "uses_tx", False))
+    return registered is not None and brings_sql(registered.attestor)
 
 
 async def judge_in_lane(
@@ -186,7 +190,7 @@ async def _verify(
 ) -> None:
     """Verify inside the savepoint; what the author's statements broke is never an admission."""
     before = await session.transaction_id()
-    transaction = LaneTransaction(session)
+    transaction = LaneTransaction(session, author_role(candidate.attestor or JOIN))
     look = Look(now, {}, {}, {})
     try:
         await judge.judge([candidate], look, loader, tx=transaction)

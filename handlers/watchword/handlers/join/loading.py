@@ -92,6 +92,18 @@ class Loader:
             raise RuntimeError(_TOO_LATE)
         if key in kind.known:
             return kind.known[key]
+        return await self._asked(kind, key)
+
+    async def get_all(self, kind: Rows[K, V], keys: Sequence[K]) -> list[V | None]:
+        """Return the rows of keys, each or None, in their order: asked for at once."""
+        if self._closed:
+            raise RuntimeError(_TOO_LATE)
+        asked = [self._asked(kind, key) for key in keys if key not in kind.known]
+        for future in asked:
+            await future
+        return [kind.known[key] for key in keys]
+
+    def _asked(self, kind: Rows[K, V], key: K) -> "asyncio.Future[V | None]":
         # One for each caller: a verifier that runs out of time must not cancel the read of the others.
         future: asyncio.Future[V | None] = asyncio.get_running_loop().create_future()
         waiting = kind.pending.get(key)
@@ -101,7 +113,7 @@ class Loader:
                 self._pump = asyncio.create_task(self._run())
         else:
             waiting.append(future)
-        return await future
+        return future
 
     def waits_for(self) -> float:
         """Return for how many seconds the query that runs has been running; 0 if none runs."""

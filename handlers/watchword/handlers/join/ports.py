@@ -290,7 +290,9 @@ class Session(Reads, Protocol):
         """Return what the author of raw SQL must leave alone: the transaction's id, the role, the search path."""
         ...
 
-    async def raw(self, statement: str, arguments: Sequence[object], *, rows: bool) -> Any:  # noqa: ANN401 - what the author's statement returns
+    async def raw(
+        self, statement: str, arguments: Sequence[object], *, role: str, rows: bool
+    ) -> Any:  # noqa: ANN401 - what the author's statement returns
         """Run an attestor author's statement."""
         ...
 

@@ -4,8 +4,9 @@ Keys are checked at the seam, because one NUL or lone surrogate would fail the q
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from watchword.handlers.anchors import (
@@ -26,9 +27,13 @@ from watchword.handlers.attestor import (
 )
 from watchword.handlers.crypto.profile import TENANT
 from watchword.handlers.join.approvals import snapshot_of
+from watchword.handlers.join.candidate import Candidate, Seen
 from watchword.handlers.join.loading import Loader
+from watchword.handlers.join.ports import Reads
 from watchword.handlers.join.rows import NodeRow
 from watchword.schemas.ids import AttestorId, NodeId, TenantId
+
+Query = Callable[[Sequence[Any]], Awaitable[Mapping[Any, object]]]
 
 TOKEN_ID = re.compile(r"[a-z0-9]{16}")
 
@@ -69,12 +74,13 @@ class Tokens:
 class Nodes:
     """Implements `attestor.NodeReads` and notes what was read."""
 
-    __slots__ = ("_loader", "_reads")
+    __slots__ = ("_loader", "_reads", "_seen")
 
-    def __init__(self, loader: Loader, reads: set[tuple[str, object]]) -> None:
+    def __init__(self, loader: Loader, reads: set[tuple[str, object]], seen: Seen) -> None:
         """Read through the loader."""
         self._loader = loader
         self._reads = reads
+        self._seen = seen
 
     async def row(self, node_id: UUID) -> NodeRow | None:
         """Return the whole row, for the core."""
@@ -108,6 +114,7 @@ class Nodes:
         row = await self._loader.get(self._loader.certificates, tbs_sha256)
         if row is None:
             return None
+        self._seen["certificates", tbs_sha256] = row
         return NodeCertificate(
             node_id=NodeId(row.node_id),
             spki_sha256=row.spki_sha256,
@@ -121,9 +128,19 @@ class Nodes:
 
     async def with_subject(self, subject: Subject) -> Sequence[NodeId]:
         """See `attestor.NodeReads`."""
-        self._reads.add(("subject", subject.digest))
-        found = await self._loader.get(self._loader.nodes_by_subject, subject.digest)
-        return [NodeId(node) for node in found or ()]
+        return (await self.with_subjects((subject,)))[subject]
+
+    async def with_subjects(
+        self, subjects: Sequence[Subject]
+    ) -> Mapping[Subject, Sequence[NodeId]]:
+        """See `attestor.NodeReads`."""
+        digests = [subject.digest for subject in subjects]
+        self._reads.update(("subject", each) for each in digests)
+        rows = await self._loader.get_all(self._loader.nodes_by_subject, digests)
+        return {
+            subject: [NodeId(node) for node in found or ()]
+            for subject, found in zip(subjects, rows, strict=True)
+        }
 
 
 class Bindings:
@@ -188,38 +205,79 @@ class Requests:
 
 
 class Anchors:
-    """Implements `anchors.AnchorReads`."""
+    """Implements `anchors.AnchorReads` and notes what was read: it is read again under the locks."""
 
-    __slots__ = ("_loader",)
+    __slots__ = ("_loader", "_seen")
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Loader, seen: Seen) -> None:
         """Read through the loader."""
         self._loader = loader
+        self._seen = seen
 
     async def image(self, image_id: str) -> Image | None:
         """See `anchors.AnchorReads`."""
         if not TOKEN_ID.fullmatch(image_id):
             return None
-        return await self._loader.get(self._loader.images, image_id)
+        found = await self._loader.get(self._loader.images, image_id)
+        self._seen["images", image_id] = found
+        return found
 
     async def discovery_site(self, kid: str) -> DiscoverySite | None:
         """See `anchors.AnchorReads`."""
         if not _KID.fullmatch(kid):
             return None
-        return await self._loader.get(self._loader.discovery_sites, kid)
+        found = await self._loader.get(self._loader.discovery_sites, kid)
+        self._seen["discovery_sites", kid] = found
+        return found
 
     async def cloud_account(self, provider: str, account: str) -> CloudAccount | None:
         """See `anchors.AnchorReads`."""
         if provider not in _PROVIDERS or not _ACCOUNT.fullmatch(account):
             return None
-        return await self._loader.get(self._loader.cloud_accounts, (provider, account))
+        found = await self._loader.get(self._loader.cloud_accounts, (provider, account))
+        self._seen["cloud_accounts", (provider, account)] = found
+        return found
 
     async def tpm_endorsement(self, ek_sha256: bytes) -> TpmEndorsement | None:
         """See `anchors.AnchorReads`."""
-        return await self._loader.get(self._loader.tpm_endorsements, digest(ek_sha256))
+        found = await self._loader.get(self._loader.tpm_endorsements, digest(ek_sha256))
+        self._seen["tpm_endorsements", ek_sha256] = found
+        return found
 
     async def tpm_policy(self, tenant: TenantId, pool: str) -> TpmPolicy | None:
         """See `anchors.AnchorReads`."""
         if not TENANT.fullmatch(tenant) or not TENANT.fullmatch(pool):
             return None
-        return await self._loader.get(self._loader.tpm_policies, (tenant, pool))
+        found = await self._loader.get(self._loader.tpm_policies, (tenant, pool))
+        self._seen["tpm_policies", (tenant, pool)] = found
+        return found
+
+
+async def read_again(reads: Reads, candidates: Sequence[Candidate]) -> Seen:
+    """Return how all that is now which verifiers of these candidates had `seen`: a query for each kind.
+
+    Whoever takes any of it back waits for the batches that run (`Session.begin`), so it stays so until the commit;
+    certificates are their nodes', which are locked.
+    """
+    wanted: dict[str, dict[Hashable, None]] = {}
+    for candidate in candidates:
+        for kind, key in candidate.seen:
+            wanted.setdefault(kind, {})[key] = None
+    again: Seen = {}
+    queries = _queries(reads)
+    for kind, keys in wanted.items():
+        rows = await queries[kind](list(keys))
+        again |= {(kind, key): rows.get(key) for key in keys}
+    return again
+
+
+def _queries(reads: Reads) -> Mapping[str, Query]:
+    """Return what reads each kind of what verifiers have `seen`."""
+    return {
+        "images": reads.images,
+        "discovery_sites": reads.discovery_sites,
+        "cloud_accounts": reads.cloud_accounts,
+        "tpm_endorsements": reads.tpm_endorsements,
+        "tpm_policies": reads.tpm_policies,
+        "certificates": reads.certificates,
+    }

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from watchword.handlers.attestor import Admission, Token
 from watchword.handlers.errors import Refused
+from watchword.handlers.join.candidate import Proof
 from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.reading import HARDWARE_KEY, Nodes
 from watchword.handlers.join.rows import NodeRow, Pair
@@ -32,11 +33,15 @@ class Place:
     bindings: tuple[Pair, ...]
 
 
-def bindings_of(attestor: AttestorId, admission: Admission) -> tuple[Pair, ...]:
-    """Return what an admission binds: the attestor's own subject, and the hardware key."""
+def bindings_of(
+    attestor: AttestorId, admission: Admission, proof: Proof | None = None
+) -> tuple[Pair, ...]:
+    """Return what an admission binds: the attestor's own subject, that of a proof, and the hardware key."""
     found: list[Pair] = []
     if admission.bind is not None:
         found.append((attestor, admission.bind))
+    if proof is not None and proof.admission.bind is not None:
+        found.append((proof.attestor, proof.admission.bind))
     if admission.hardware_key is not None:
         found.append((HARDWARE_KEY, sha256(admission.hardware_key.encode()).digest()))
     return tuple(found)
@@ -49,21 +54,22 @@ async def which_node(
     nodes: Nodes,
     loader: Loader,
     reads: set[tuple[str, object]],
+    proof: Proof | None = None,
 ) -> Place:
-    """Return the node that the admission means.
+    """Return the node that the admission means. What another attestor's `proof` binds counts as its own.
 
     Raises:
         Refused: `join:already-enrolled`, `join:no-downgrade`, `join:banned`, `<attestor>:not-its-node`
             or `<attestor>:bound-elsewhere`.
     """
-    bindings = bindings_of(attestor, admission)
+    bindings = bindings_of(attestor, admission, proof)
     owners: dict[Pair, UUID] = {}
     for pair in bindings:
         reads.add(("binding", pair))
         owner = await loader.get(loader.bindings, pair)
         if owner is not None:
             owners[pair] = owner
-    bound = next((owners.get(pair) for pair in bindings if pair[0] == attestor), None)
+    bound = [pair for pair in bindings if pair[0] != HARDWARE_KEY and pair in owners]
     enrolled = next((owners.get(pair) for pair in bindings if pair[0] == HARDWARE_KEY), None)
     target: UUID | None = admission.node_id
     named = _named_by(token)
@@ -75,9 +81,9 @@ async def which_node(
         target = enrolled
     if target is None:
         # Step 10
-        if bound is not None:
+        for whose, subject in bound:
             raise Refused(
-                attestor, "bound-elsewhere", tenant_id=admission.tenant, tried=admission.bind
+                AttestorId(whose), "bound-elsewhere", tenant_id=admission.tenant, tried=subject
             )
         return Place(None, bindings)
 
@@ -90,15 +96,18 @@ async def which_node(
         raise refusal
     if node.state == "banned":
         raise Refused(JOIN, "banned", tenant_id=admission.tenant)
-    by_binding = bound == target
+    by_binding = any(owners[pair] == target for pair in bound)
     by_token = token is not None and reclaims(token, node) and (target in (named, enrolled))
     by_certificate = await _shows_its_certificate(admission, target, loader, reads)
     if not (by_binding or by_token or by_certificate):
         raise refusal
 
     # Step 10
-    if bound is not None and bound != target:
-        raise Refused(attestor, "bound-elsewhere", tenant_id=admission.tenant, tried=admission.bind)
+    for pair in bound:
+        if owners[pair] != target:
+            raise Refused(
+                AttestorId(pair[0]), "bound-elsewhere", tenant_id=admission.tenant, tried=pair[1]
+            )
 
     # Step 8, no downgrade
     if node.hardware_key is not None and node.hardware_key != admission.hardware_key:

@@ -39,6 +39,7 @@ from watchword.handlers.join.deciding import (
 from watchword.handlers.join.granted_writes import use_grants
 from watchword.handlers.join.outcomes import Outcomes
 from watchword.handlers.join.ports import Session
+from watchword.handlers.join.reading import read_again
 from watchword.handlers.join.renewal_writes import write_renewals
 from watchword.handlers.join.rows import (
     DEFERRED,
@@ -164,6 +165,9 @@ async def _claimed(
     proven += [s for c in mine if isinstance(c.judgement, Waits) for s in c.judgement.ban_subjects]
     if subjects := sorted(set(proven)):
         world.banned = await session.banned(subjects)
+    world.seen = await read_again(
+        session, [c for c in mine if isinstance(c.judgement, Admit | Waits) and c.seen]
+    )
     return world
 
 

@@ -1,16 +1,19 @@
 """What operators write down as granted: a place, a role, kinds of commands; and what they narrow it by."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from uuid import UUID
 
+from watchword.handlers.crypto.named_secrets import ID_CHARACTERS, is_id
 from watchword.handlers.errors import BadArgument
 from watchword.handlers.hardware_ids import canonical_mac
 from watchword.handlers.join.expectations import EXPECTABLE
 from watchword.handlers.join.policy import KINDS, known_kind
 from watchword.handlers.operators.places import label
-from watchword.handlers.store.anchor_rows import PlaceRow
+from watchword.handlers.store.anchor_rows import PlaceRow, Row
 from watchword.schemas.ids import ROLES, Role
+from watchword.schemas.times import rfc3339
 
 MAX_PAGE = 1000
 _MAX_EXPECTED = 256
@@ -49,6 +52,40 @@ class Grant:
             role=self.role,
             allowed_kinds=None if self.allowed_kinds is None else list(self.allowed_kinds),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The row of a secret of ours, and its text, which is nowhere else and does not show in `repr`."""
+
+    row: Row
+    text: str = field(repr=False)
+
+
+def check_life(expires_in: timedelta | None, what: str) -> None:
+    """Raise `BadArgument` for something that has expired already; None never expires."""
+    if expires_in is not None and expires_in <= timedelta(0):
+        message = f"{what} that has expired already is of no use"
+        raise BadArgument(message)
+
+
+def check_secret_id(text: str, whose: str) -> None:
+    """Raise `BadArgument` unless this is the public id of a secret. Not repeated: whoever pastes all of it pastes the secret."""
+    if not is_id(text):
+        message = f"{whose} id is its {ID_CHARACTERS} characters between the two dots"
+        raise BadArgument(message)
+
+
+def granted(row: Row) -> dict[str, object]:
+    """Return what an event and the audit row tell of a row that grants something."""
+    expires_at = row["expires_at"]
+    return {
+        "pool": row["pool"],
+        "site": row["site"],
+        "role": row["role"],
+        "expiresAt": None if expires_at is None else rfc3339(expires_at),
+        "allowedKinds": row["allowed_kinds"],
+    }
 
 
 def check_expect(expect: Mapping[str, str]) -> None:

@@ -1,24 +1,29 @@
 """Images whose machines may join: made, listed, revoked. The secret is shown once, to whoever made it."""
 
-import re
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Literal, get_args
 
-from watchword.handlers.attestors.image.evidence import new_image
+from watchword.handlers.attestors.image.evidence import asks_for, new_image
 from watchword.handlers.errors import BadArgument
 from watchword.handlers.operators.actor import Act, Actor, record
-from watchword.handlers.operators.grants import Grant, check_expect, check_limit
+from watchword.handlers.operators.grants import (
+    Created,
+    Grant,
+    check_expect,
+    check_life,
+    check_limit,
+    check_secret_id,
+    granted,
+)
 from watchword.handlers.store import anchor_rows, operators
 from watchword.handlers.store.anchor_rows import ListFilter
 from watchword.handlers.store.connection import Database
 from watchword.handlers.store.operators import Row
-from watchword.schemas.times import rfc3339
+from watchword.schemas.ids import RESERVED_ATTESTOR_IDS
 
-SecondFact = Literal["approval", "unsafe_single_factor"]
-"""What is asked for beyond the secret: an operator's word; or nothing, in so many words."""
-
-_ID = re.compile(r"[a-z0-9]{16}")
+SECOND_FACTS = ("approval", "unsafe_single_factor")
+"""What is asked for beyond the secret: an operator's word; or nothing, in so many words. A third is
+`attestor:<id>`: another attestor's proof."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +31,7 @@ class ImageOrder:
     """What an image's secret lets machines do. `expires_in` None never expires."""
 
     grant: Grant
-    second_fact: SecondFact = "approval"
+    second_fact: str = "approval"
     once_per_machine: bool = False
     expect: dict[str, str] = field(default_factory=dict[str, str])
     expires_in: timedelta | None = timedelta(days=90)
@@ -34,27 +39,21 @@ class ImageOrder:
     def check(self) -> None:
         """Raise `BadArgument` for the first thing that is wrong."""
         self.grant.check()
-        if self.second_fact not in get_args(SecondFact):
-            message = f"second fact: one of {', '.join(get_args(SecondFact))}"
+        other = asks_for(self.second_fact)
+        if other is None and self.second_fact not in SECOND_FACTS:
+            message = f"second fact: one of {', '.join(SECOND_FACTS)}, or attestor:<id>"
             raise BadArgument(message)
-        if self.expires_in is not None and self.expires_in <= timedelta(0):
-            message = "an image that has expired already is of no use"
+        if other == "image" or other in RESERVED_ATTESTOR_IDS:
+            message = f"second fact: {other} is no second attestor"
             raise BadArgument(message)
+        check_life(self.expires_in, "an image")
         if "node" in self.expect:
             message = "expect node: an image is for many machines and names none"
             raise BadArgument(message)
         check_expect(self.expect)
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedImage:
-    """An image's row and the text of its secret, which is nowhere else and does not show in `repr`."""
-
-    row: Row
-    text: str = field(repr=False)
-
-
-async def create_image(database: Database, actor: Actor, order: ImageOrder) -> CreatedImage:
+async def create_image(database: Database, actor: Actor, order: ImageOrder) -> Created:
     """Make a secret of 256 random bits for an image and store its hash.
 
     Raises:
@@ -78,7 +77,7 @@ async def create_image(database: Database, actor: Actor, order: ImageOrder) -> C
             who=actor.who,
         )
         await record(connection, actor, _act("image.created", row), now)
-    return CreatedImage(row, text)
+    return Created(row, text)
 
 
 async def list_images(database: Database, wanted: ListFilter) -> list[Row]:
@@ -96,10 +95,7 @@ async def revoke_image(database: Database, actor: Actor, image_id: str) -> Row:
         NotFound: there is none of that id.
         Conflict: it was revoked before.
     """
-    if not _ID.fullmatch(image_id):
-        # Not repeated: whoever pastes a whole secret here pastes the secret.
-        message = "an image's id is its 16 characters between the two dots"
-        raise BadArgument(message)
+    check_secret_id(image_id, "an image's")
     async with database.transaction() as connection:
         now = await operators.clock(connection)
         row = await anchor_rows.revoke_image(connection, image_id, now)
@@ -108,14 +104,8 @@ async def revoke_image(database: Database, actor: Actor, image_id: str) -> Row:
 
 
 def _act(event_type: str, row: Row) -> Act:
-    expires_at = row["expires_at"]
-    detail = {
-        "pool": row["pool"],
-        "site": row["site"],
-        "role": row["role"],
+    detail = granted(row) | {
         "secondFact": row["second_fact"],
         "oncePerMachine": row["once_per_machine"],
-        "expiresAt": None if expires_at is None else rfc3339(expires_at),
-        "allowedKinds": row["allowed_kinds"],
     }
     return Act(event_type, row["tenant"], row["id"], row, detail)

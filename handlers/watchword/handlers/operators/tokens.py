@@ -1,21 +1,26 @@
 """Join tokens: made, listed, revoked. The secret is shown once, to whoever made the token."""
 
-import re
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from watchword.handlers.attestors.join_token.evidence import new_token
 from watchword.handlers.errors import BadArgument
 from watchword.handlers.operators.actor import Act, Actor, record
-from watchword.handlers.operators.grants import Grant, check_expect, check_limit
+from watchword.handlers.operators.grants import (
+    Created,
+    Grant,
+    check_expect,
+    check_life,
+    check_limit,
+    check_secret_id,
+    granted,
+)
 from watchword.handlers.store import operators
 from watchword.handlers.store.connection import Database
 from watchword.handlers.store.operators import NewTokenRow, Row
 from watchword.schemas.ids import Role
-from watchword.schemas.times import rfc3339
 
 MAX_USES = 1_000_000
-_TOKEN = re.compile(r"[a-z0-9]{16}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,21 +49,11 @@ class TokenOrder:
         if not 0 < self.uses <= MAX_USES:
             message = f"uses: 1 to {MAX_USES}"
             raise BadArgument(message)
-        if self.expires_in is not None and self.expires_in <= timedelta(0):
-            message = "a token that has expired already is of no use"
-            raise BadArgument(message)
+        check_life(self.expires_in, "a token")
         check_expect(self.expect)
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedToken:
-    """A token's row and its text, which is nowhere else and does not show in `repr`."""
-
-    row: Row
-    text: str = field(repr=False)
-
-
-async def create_token(database: Database, actor: Actor, order: TokenOrder) -> CreatedToken:
+async def create_token(database: Database, actor: Actor, order: TokenOrder) -> Created:
     """Make a token of 256 random bits and store their hash.
 
     Raises:
@@ -88,7 +83,7 @@ async def create_token(database: Database, actor: Actor, order: TokenOrder) -> C
             now,
         )
         await record(connection, actor, _act("token.created", row), now)
-    return CreatedToken(row, text)
+    return Created(row, text)
 
 
 async def list_tokens(
@@ -113,10 +108,7 @@ async def revoke_token(database: Database, actor: Actor, token: str) -> Row:
         NotFound: there is none of that id.
         Conflict: it was revoked before.
     """
-    if not _TOKEN.fullmatch(token):
-        # Not repeated: whoever pastes a whole token here pastes its secret.
-        message = "a token's id is its 16 characters between the two dots"
-        raise BadArgument(message)
+    check_secret_id(token, "a token's")
     async with database.transaction() as connection:
         now = await operators.clock(connection)
         row = await operators.revoke_token(connection, token, now)
@@ -125,15 +117,9 @@ async def revoke_token(database: Database, actor: Actor, token: str) -> Row:
 
 
 def _act(event_type: str, row: Row) -> Act:
-    expires_at = row["expires_at"]
-    detail = {
-        "pool": row["pool"],
-        "site": row["site"],
-        "role": row["role"],
+    detail = granted(row) | {
         "uses": row["uses_total"],
         "usesLeft": row["uses_left"],
-        "expiresAt": None if expires_at is None else rfc3339(expires_at),
         "allowReclaim": row["allow_reclaim"],
-        "allowedKinds": row["allowed_kinds"],
     }
     return Act(event_type, row["tenant"], row["id"], row, detail)

@@ -1,6 +1,7 @@
 """What operators write down for attestors: images, sites' keys, cloud accounts, TPMs.
 
-Statements on the connection of whoever has the transaction. `anchors.sql` has the reads of verifiers.
+Statements on the connection of whoever has the transaction. `anchors.sql` has the reads of verifiers. What takes
+something back waits for the batches that run, as a ban does, so that none admits by what was revoked before it commits.
 """
 
 import json
@@ -14,6 +15,7 @@ import asyncpg
 
 from watchword.handlers.errors import Conflict, NotFound
 from watchword.handlers.store.connection import Connection
+from watchword.handlers.store.standing import lock_bans
 from watchword.handlers.store.statements import load
 
 Row = dict[str, Any]
@@ -291,6 +293,7 @@ async def set_tpm_policy(
     who: str,
 ) -> Row:
     """Write what TPMs of a pool have to show, in the place of what stood there; raises `NotFound`."""
+    await lock_bans(connection)
     async with _placed(tenant, pool, None):
         row = await connection.fetchrow(
             _SQL.set_tpm_policy, tenant, pool, json.dumps(policy), now, who
@@ -306,6 +309,7 @@ async def list_tpm_policies(connection: Connection, tenant: str | None) -> list[
 
 async def delete_tpm_policy(connection: Connection, tenant: str, pool: str) -> Row:
     """Take a pool's policy away: no TPM joins it then; raises `NotFound`."""
+    await lock_bans(connection)
     row = await connection.fetchrow(_SQL.delete_tpm_policy, tenant, pool)
     if row is None:
         message = f"no TPM policy of pool {tenant}/{pool}"
@@ -326,6 +330,7 @@ async def _listed(connection: Connection, statement: str, wanted: ListFilter) ->
 async def _revoked(
     connection: Connection, what: str, lock: str, revoke: str, now: datetime, *key: object
 ) -> Row:
+    await lock_bans(connection)
     locked = await connection.fetchrow(lock, *key)
     if locked is None:
         message = f"no {what}"

@@ -14,7 +14,9 @@ from typing import Any
 
 import asyncpg
 
+from watchword.handlers.definition import MOST_ID_CHARACTERS_WITH_SQL, author_role
 from watchword.handlers.errors import ConfigRefused
+from watchword.handlers.store.author_roles import make_role
 from watchword.handlers.store.connection import Connection
 from watchword.handlers.store.translate import translated
 from watchword.schemas.requests import ATTESTOR_ID
@@ -22,10 +24,6 @@ from watchword.schemas.requests import ATTESTOR_ID
 _FILE = re.compile(r"(\d{4})_([a-z0-9_]{1,60})\.sql")
 _LOCK = 0x706C675F6D696772
 """The advisory lock that keeps two migrations of attestors apart (`plg_migr` in ASCII)."""
-_MOST_CHARACTERS = 40
-"""Of an id with tables: PostgreSQL cuts names at 63, and a cut name may be somebody else's."""
-_MEMBERS_WITH_OPTIONS = 16
-"""From PostgreSQL 16 on a membership can be for taking the role on alone."""
 
 _BOOTSTRAP = """
 CREATE TABLE IF NOT EXISTS watchword.plugin_migrations (
@@ -74,13 +72,13 @@ def role_of(attestor: str) -> str:
     Raises:
         ConfigRefused: that is no attestor's id, or too long for the names of tables.
     """
-    if not ATTESTOR_ID.fullmatch(attestor) or len(attestor) > _MOST_CHARACTERS:
+    if not ATTESTOR_ID.fullmatch(attestor) or len(attestor) > MOST_ID_CHARACTERS_WITH_SQL:
         message = (
             f"{attestor!r:.80}: the id of an attestor with tables has at most"
-            f" {_MOST_CHARACTERS} characters of a DNS label"
+            f" {MOST_ID_CHARACTERS_WITH_SQL} characters of a DNS label"
         )
         raise ConfigRefused([message])
-    return f"plg_{attestor.replace('-', '_')}"
+    return author_role(attestor)
 
 
 def plugin_migrations(attestor: str, package: str) -> list[PluginMigration]:
@@ -150,25 +148,13 @@ async def migrate_plugin(dsn: str, attestor: str, package: str) -> list[PluginMi
                 one for one in await _compared(connection, attestor, package) if one.applied is None
             ]
             if missing:
-                await _make_role(connection, role)
+                async with connection.transaction():
+                    await make_role(connection, role)
             for one in missing:
                 await _apply(connection, one, role)
             return missing
         finally:
             await connection.close()
-
-
-async def _make_role(connection: Connection, role: str) -> None:
-    async with connection.transaction():
-        if not await connection.fetchval("SELECT count(*) FROM pg_roles WHERE rolname = $1", role):
-            await connection.execute(f"CREATE ROLE {role} NOLOGIN NOINHERIT")
-        await connection.execute(f"GRANT USAGE ON SCHEMA watchword TO {role}")
-        await connection.execute(f"GRANT INSERT ON watchword.attestation_uses TO {role}")
-        # Only if need be: two databases of one server would stand in each other's way.
-        if not await connection.fetchval("SELECT pg_has_role($1, 'MEMBER')", role):
-            is_newer = connection.get_server_version().major >= _MEMBERS_WITH_OPTIONS
-            options = " WITH INHERIT FALSE, SET TRUE" if is_newer else ""
-            await connection.execute(f"GRANT {role} TO CURRENT_USER{options}")
 
 
 async def _apply(connection: Connection, migration: PluginMigration, role: str) -> None:

@@ -21,6 +21,7 @@ from watchword.handlers.crypto.keysets import HeldKey
 from watchword.handlers.crypto.responses import Answers
 from watchword.handlers.crypto.signer import LocalSigner
 from watchword.handlers.crypto.state import StateSealer
+from watchword.handlers.definition import brings_sql
 from watchword.handlers.errors import Conflict
 from watchword.handlers.join.engine import Engine
 from watchword.handlers.join.policy import JoinPolicy, Limits
@@ -31,6 +32,7 @@ from watchword.handlers.operators.requests import Seen
 from watchword.handlers.operators.tokens import TokenOrder
 from watchword.handlers.service import JoinClock, JoinEvents, JoinSeams, create_join_service
 from watchword.handlers.store.approvals import RequestFilter
+from watchword.handlers.store.author_roles import create_author_role
 from watchword.handlers.store.connection import Database
 from watchword.handlers.store.joins import PostgresJoinStore
 from watchword.handlers.store.plugin_migrations import migrate_plugin
@@ -307,7 +309,7 @@ async def service_on(
 ) -> AsyncGenerator[ServiceUnderTest]:
     """Give a join service with these attestors on a migrated database that nobody else uses.
 
-    The migrations of an attestor's own `package` are applied first.
+    The migrations of an attestor's own `package` are applied first, and who brings SQL has its role.
 
     Without `limits` of its id an attestor may return anything.
 
@@ -318,6 +320,12 @@ async def service_on(
     for one in wanted:
         if package := getattr(one, "package", None):
             await migrate_plugin(dsn, one.id, package)
+        if brings_sql(one):
+            database = Database(dsn, application_name="watchword-testkit")
+            try:
+                await create_author_role(database, one.id)
+            finally:
+                await database.close()
     service = ServiceUnderTest(dsn, wanted, limits or {})
     try:
         yield service

@@ -42,9 +42,11 @@ def own_certificate_prover(keystore: Keystore, trust_domain: str) -> Prover:
     return X509PopProver(own("cert.pem"), FileKey(own("key.pem")), trust_domain)
 
 
-def image_prover(file: Path | None, text: str) -> Prover:
-    """Show the secret of the image that this machine runs: in a file, or this text."""
-    return ImageProver(lambda: text) if file is None else ImageProver.of_file(file)
+def image_prover(file: Path | None, text: str, second: Prover | None = None) -> Prover:
+    """Show the secret of the image that this machine runs, in a file or this text, and what else the image asks for."""
+    if file is None:
+        return ImageProver(lambda: text, second)
+    return ImageProver.of_file(file, second)
 
 
 def assertion_prover(file: Path) -> Prover:

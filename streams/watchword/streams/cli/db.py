@@ -1,4 +1,4 @@
-"""`watchword db migrate|status`."""
+"""`watchword db migrate|status|attestor-role`."""
 
 from typing import Annotated, Literal
 
@@ -6,12 +6,13 @@ from cyclopts import App, Parameter
 
 from watchword.handlers.store import migrate as migrations
 from watchword.handlers.store import plugin_migrations
+from watchword.handlers.store.author_roles import create_author_role
 from watchword.handlers.store.plugin_migrations import PluginMigration
 from watchword.streams.cli.options import SHOWN, Shown
-from watchword.streams.cli.output import say, show_rows
+from watchword.streams.cli.output import say, show_one, show_rows
 from watchword.streams.settings import Settings
 from watchword.streams.wiring.attestors import BUILT_IN
-from watchword.streams.wiring.connections import database_url
+from watchword.streams.wiring.connections import database_url, open_database
 from watchword.streams.wiring.strangers import load, registrations
 
 app = App(name="db", help="The schema of the database.")
@@ -91,3 +92,25 @@ async def status(*, options: Shown = SHOWN) -> int:
         found += [_plugin_row(migration) for migration in theirs]
     show_rows(found, _COLUMNS, options.form)
     return 1 if any(row["applied"] is None for row in found) else 0
+
+
+@app.command(name="attestor-role")
+async def attestor_role(
+    attestor: Annotated[str, Parameter(help="The id of an attestor that brings its own SQL.")],
+    /,
+    *,
+    worker: Annotated[
+        str | None,
+        Parameter(help="The user that workers log in with, if it is another than this command's."),
+    ] = None,
+    options: Shown = SHOWN,
+) -> None:
+    """Make the role that an attestor's own SQL runs with; harmless when it is there already.
+
+    It may insert into `watchword.attestation_uses` and read nothing of ours. Grant it what the attestor
+    needs: its own tables, say. Without the role no worker starts that has such an attestor enabled.
+    """
+    settings = options.settings()
+    async with open_database(settings, "cli") as database:
+        role = await create_author_role(database, attestor, worker=worker)
+    show_one({"attestor": attestor, "role": role}, options.form)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from watchword.handlers.errors import BadArgument
 from watchword.handlers.operators import images
 from watchword.handlers.operators.images import ImageOrder
 from watchword.streams.cli.acting import ACTING, Acting, operating
@@ -29,10 +30,17 @@ async def create(
         bool,
         Parameter(help="Let each machine, by its product UUID, use it once only.", negative=""),
     ] = False,
+    proof_by: Annotated[
+        str | None,
+        Parameter(
+            help="Ask no operator, but for the proof of this attestor: x509pop, tpm, join-token … It has to lead"
+            " to the same tenant and pool, and to the same site if one is given."
+        ),
+    ] = None,
     unsafe_single_factor: Annotated[
         bool,
         Parameter(
-            help="Ask no operator: whoever has a copy of the image joins as many nodes as they like.",
+            help="Ask nobody: whoever has a copy of the image joins as many nodes as they like.",
             negative="",
         ),
     ] = False,
@@ -48,12 +56,16 @@ async def create(
 ) -> None:
     """Make the secret of an image and show it, once: only its hash is stored.
 
-    An operator approves each machine (`watchword requests`), because all machines of an image share
-    the secret. In a table the secret stands alone on the last line, so that `tail -n1` gives it to a file.
+    An operator approves each machine (`watchword requests`), or another attestor proves it, because all
+    machines of an image share the secret. In a table the secret stands alone on the last line, so that `tail -n1` gives it to a file.
     """
+    if proof_by is not None and unsafe_single_factor:
+        message = "--proof-by asks for a second fact, and --unsafe-single-factor for none"
+        raise BadArgument(message)
+    second_fact = "unsafe_single_factor" if unsafe_single_factor else "approval"
     order = ImageOrder(
         grant=options.grant(tenant, pool),
-        second_fact="unsafe_single_factor" if unsafe_single_factor else "approval",
+        second_fact=second_fact if proof_by is None else f"attestor:{proof_by}",
         once_per_machine=once_per_machine,
         expect=dict(pair(text) for text in expect),
         expires_in=None if expires_in == "never" else duration(expires_in),

@@ -88,6 +88,9 @@ class Joining(Reaching):
     image_stdin: Annotated[bool, Parameter(negative="")] = False
     """image: read the secret from standard input."""
 
+    second: Literal["join-token", "x509pop", "discovery"] | None = None
+    """image: the attestor whose proof the image asks for beside its secret; its own options say what to show."""
+
     assertion_file: Path | None = None
     """discovery: a file with what the site's agent asserts of this machine; it may be written later."""
 
@@ -145,6 +148,12 @@ class Joining(Reaching):
         }
         given = {name for name, is_given in sources.items() if is_given}
         ways = _SOURCES[self.attestor]
+        if self.second is not None:
+            if self.attestor != "image":
+                message = f"--second is for image: {self.attestor} is enough, or is not"
+                raise BadArgument(message)
+            pairs = [mine | theirs for mine in ways for theirs in _SOURCES[self.second]]
+            ways = tuple(pair for pair in pairs if len(pair & _STDIN) < 2)  # noqa: PLR2004 - it is read once
         if given not in ways:
             wanted = ", or ".join(" and ".join(sorted(way)) or "nothing" for way in ways)
             message = f"{self.attestor} needs {wanted}, and nothing of another attestor's"
@@ -153,6 +162,8 @@ class Joining(Reaching):
             message = "--audience is for --provider gcp: no other cloud signs one"
             raise BadArgument(message)
 
+
+_STDIN = {"--token-stdin", "--image-stdin"}
 
 _SOURCES: dict[str, tuple[set[str], ...]] = {
     "join-token": ({"--token-file"}, {"--token-stdin"}),
@@ -197,18 +208,24 @@ def prover_of(options: Joining, clock: AgentClock) -> Prover:
     options.check()
     if options.attestor == "image":
         text = sys.stdin.read(_MAX_STDIN) if options.image_stdin else ""
-        return provers.image_prover(options.image_file, text)
+        second = None if options.second is None else _alone(options.second, options, clock)
+        return provers.image_prover(options.image_file, text, second)
+    return _alone(options.attestor, options, clock)
+
+
+def _alone(attestor: str, options: Joining, clock: AgentClock) -> Prover:
+    """Return the prover of an attestor whose options are given."""
     if options.provider is not None:
         return provers.cloud_prover(options.provider, options.audience or DEFAULT_AUDIENCE)
     if options.assertion_file is not None:
         return provers.assertion_prover(options.assertion_file)
-    if options.attestor == "x509pop":
+    if attestor == "x509pop":
         keystore = Keystore(options.folder())
         domain = load_trust(keystore, clock).key_set.trust_domain
         if options.certificate_file is not None and options.key_file is not None:
             return provers.certificate_prover(options.certificate_file, options.key_file, domain)
         return provers.own_certificate_prover(keystore, domain)
-    if options.attestor == "tpm":
+    if attestor == "tpm":
         return provers.tpm_prover(Keystore(options.folder()), chip_of(options), options.event_log)
     if options.token_file is not None:
         return JoinTokenProver.of_file(options.token_file)

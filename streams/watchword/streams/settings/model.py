@@ -59,6 +59,9 @@ def rules(settings: Settings) -> Iterator[str]:
     gateway = settings.gateway
     if (gateway.tls_certificate_file is None) != (gateway.tls_key_file is None):
         yield "gateway.tls_certificate_file and gateway.tls_key_file: only together"
+    deployment = settings.deployment
+    if deployment.waiting_per_site > deployment.waiting_per_tenant:
+        yield "deployment.waiting_per_site: greater than deployment.waiting_per_tenant, it could never be reached"
     topics = settings.topics
     if topics.min_insync_replicas > topics.replication_factor:
         yield "topics.min_insync_replicas: greater than topics.replication_factor, nothing could be written"

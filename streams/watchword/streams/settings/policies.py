@@ -40,6 +40,17 @@ class DeploymentSettings(Section):
     """What happens when two different keys are renewed from one certificate, which means that its key was
     copied: the node is evicted and its certificates are revoked, or there is only `node.key.conflict`."""
 
+    approval_ttl_s: Annotated[int, Field(ge=60, le=30 * 86_400)] = 86_400
+    """How long a join waits for an operator, and how long their word is good: from the first try on. Then the
+    machine waits anew."""
+
+    waiting_per_tenant: Annotated[int, Field(ge=1, le=100_000)] = 1000
+    """How many joins may wait for an operator in one tenant; further ones are refused as
+    `join:too-many-waiting`. Counted exactly, whichever workers they come to."""
+
+    waiting_per_site: Annotated[int, Field(ge=1, le=100_000)] = 200
+    """How many of them may wait at one site, so that one site's noise leaves room for the others."""
+
 
 class RefusalsSettings(Section):
     """The bound on published details of refusals. Every refusal is counted, whatever stands here."""

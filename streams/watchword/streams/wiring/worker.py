@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY
 from watchword.handlers.attestors.join_token.verifier import JoinTokenAttestor
 from watchword.handlers.crypto.keyfiles import load_worker_keys
 from watchword.handlers.crypto.worker_keys import WorkerKeys
-from watchword.handlers.definition import is_attestor
+from watchword.handlers.definition import brings_sql, is_attestor
 from watchword.handlers.errors import ConfigRefused
 from watchword.handlers.join.policy import JoinPolicy
 from watchword.handlers.metered import metered
@@ -18,6 +18,7 @@ from watchword.handlers.service import JoinClock, JoinEvents, JoinSeams, create_
 from watchword.handlers.store.connection import Database
 from watchword.handlers.store.joins import PostgresJoinStore
 from watchword.handlers.store.slots import SlotLimits, Slots
+from watchword.schemas.ids import AttestorId
 from watchword.streams import failpoints
 from watchword.streams.settings import Settings
 from watchword.streams.signer.client import SocketSigner
@@ -96,6 +97,7 @@ async def judging(
                 renew_fraction=deployment.renew_fraction,
                 verify_seconds=deployment.verify_timeout_s,
                 retry_after_seconds=deployment.approval_retry_after_s,
+                approval_ttl=timedelta(seconds=deployment.approval_ttl_s),
             ),
             JoinEvents(settings.worker.name, f"/watchword/{deployment.cluster}/verifier"),
             keys.join_crypto(signer),
@@ -105,8 +107,11 @@ async def judging(
                 JoinMetrics(every),
                 lambda: failpoints.hit("before-commit"),
                 evicts_on_theft=deployment.on_key_conflict == "evict",
+                waiting_per_tenant=deployment.waiting_per_tenant,
+                waiting_per_site=deployment.waiting_per_site,
             ),
         )
-        watch = await stack.enter_async_context(watching(database, url))
+        with_sql = [AttestorId(a.id) for a in attestors if brings_sql(a)]  # type: ignore[attr-defined]  # looked at
+        watch = await stack.enter_async_context(watching(database, url, with_sql))
         clouds = await stack.enter_async_context(tending(settings, attestors))
         yield Judging(service, lambda: watch.problem() or clouds(), watch.clock_skew)

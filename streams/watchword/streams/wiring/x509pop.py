@@ -7,8 +7,9 @@ import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from watchword.handlers.attestors.x509pop.chain import UNREADABLE, Unacceptable, key_of
+from watchword.handlers.attestors.x509pop.chain import Unacceptable, key_of
 from watchword.handlers.attestors.x509pop.config import MATCHABLE, Config, Rule
+from watchword.handlers.crypto.chains import UNREADABLE
 from watchword.handlers.join.policy import known_kind
 from watchword.schemas.ids import TenantId
 from watchword.streams.settings.policies import X509PopRule, X509PopSettings

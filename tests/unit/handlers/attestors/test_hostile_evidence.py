@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.targets import TARGETS, Target, discovery, each_field, each_part, image, x509pop
+from tests.fuzz.targets import (
+    TARGETS,
+    Target,
+    discovery,
+    each_field,
+    each_part,
+    image,
+    image_proof,
+    x509pop,
+)
 from watchword.handlers.attestor import Admission
 from watchword.handlers.attestors.discovery.evidence import TYP
 from watchword.handlers.errors import Refused
@@ -36,6 +45,15 @@ def test_every_part_of_an_images_evidence_counts() -> None:
     target = image()
     for parts in each_part(read_length_prefixed(target.good, 2)):
         _refused(target, length_prefixed(*parts))
+
+
+@pytest.mark.case("B54")
+def test_every_part_of_an_image_with_a_second_fact_counts() -> None:
+    """The same with another attestor's evidence behind it, and without."""
+    target = image_proof()
+    for parts in each_part(read_length_prefixed(target.good, 4)):
+        _refused(target, length_prefixed(*parts))
+    _refused(target, image().good)
 
 
 @pytest.mark.case("B54")

@@ -8,17 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watchword.handlers.attestors.image.evidence import (
-    PAYLOAD_BYTES,
-    ImageSecret,
+    MAX_SECOND_BYTES,
+    ImageEvidence,
+    SecondEvidence,
+    asks_for,
     decode,
     new_image,
     parse_image,
+    text_of,
 )
 from watchword.handlers.attestors.image.prover import ImageProver
+from watchword.handlers.attestors.join_token.evidence import new_token, parse_token
+from watchword.handlers.attestors.join_token.prover import JoinTokenProver
+from watchword.handlers.crypto.named_secrets import PAYLOAD_BYTES, NamedSecret
 from watchword.handlers.errors import BadArgument
 from watchword.handlers.prover import NoEvidence
 from watchword.schemas.canonical import length_prefixed
 from watchword.schemas.errors import SchemaError
+from watchword.schemas.ids import UnverifiedPayload
 
 ID = "a1b2c3d4e5f6g7h8"
 SECRET = bytes(range(32))
@@ -40,9 +47,9 @@ def test_text_and_evidence_have_the_bytes_they_were_released_with() -> None:
     """Secrets are built into images that are used for years."""
     shown = parse_image(f"  {TEXT}\n")
 
-    assert (shown.id, shown.secret, shown.text) == (ID, SECRET, TEXT)
-    assert shown.encode() == PAYLOAD
-    assert decode(PAYLOAD) == shown
+    assert (shown.id, shown.secret, text_of(shown)) == (ID, SECRET, TEXT)
+    assert shown.encode() == ImageEvidence(shown).encode() == PAYLOAD
+    assert decode(PAYLOAD) == ImageEvidence(shown)
     assert len(PAYLOAD) == PAYLOAD_BYTES
     assert TEXT.split(".")[2] not in repr(shown)
 
@@ -56,6 +63,75 @@ def test_other_text_is_refused_and_not_repeated(text: str) -> None:
     with pytest.raises(BadArgument) as caught:
         parse_image(text)
     assert not text or text not in str(caught.value)
+
+
+SECOND = length_prefixed(b"x509pop", b"evidence of its own")
+
+
+def test_second_evidence_follows_the_secret() -> None:
+    """What another attestor is shown goes with the secret, and is no business of the image's."""
+    second = SecondEvidence("x509pop", UnverifiedPayload(b"evidence of its own"))
+    both = ImageEvidence(NamedSecret(ID, SECRET), second)
+
+    assert both.encode() == PAYLOAD + SECOND
+    assert decode(PAYLOAD + SECOND) == both
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b"\0",
+        SECOND[:-1],
+        SECOND + b"\0",
+        SECOND + length_prefixed(b""),
+        length_prefixed(b"x509pop"),
+        length_prefixed(b"", b"evidence"),
+        length_prefixed(b"X509POP", b"evidence"),
+        length_prefixed(b"x509pop\n", b"evidence"),
+        length_prefixed(b"\xffpop", b"evidence"),
+        length_prefixed(b"a" * 64, b"evidence"),
+        length_prefixed(b"x509pop", bytes(MAX_SECOND_BYTES + 64)),
+    ],
+)
+def test_second_evidence_has_one_form(rest: bytes) -> None:
+    """Cut, doubled, without an id that an attestor can have, or larger than any request: refused."""
+    with pytest.raises(SchemaError):
+        decode(PAYLOAD + rest)
+
+
+@pytest.mark.parametrize(
+    ("second_fact", "attestor"),
+    [
+        ("attestor:tpm", "tpm"),
+        ("attestor:acme-asset", "acme-asset"),
+        ("approval", None),
+        ("unsafe_single_factor", None),
+        ("attestor:", None),
+        ("attestor:TPM", None),
+        ("attestor:tpm\n", None),
+        ("attestor:tpm x", None),
+        ("tpm", None),
+    ],
+)
+def test_second_fact_names_an_attestor_or_none(second_fact: str, attestor: str | None) -> None:
+    """A row that cannot be read names nobody, and then admits nobody."""
+    assert asks_for(second_fact) == attestor
+
+
+async def test_prover_shows_what_the_second_one_has(tmp_path: Path) -> None:
+    """Both at once, each read when it is shown; without the second's evidence there is none at all."""
+    file = tmp_path / "token"
+    _, text, _ = new_token()
+    prover = ImageProver(lambda: TEXT, JoinTokenProver.of_file(file))
+    with pytest.raises(NoEvidence):
+        await prover.evidence(bytes(32), "node")
+    file.write_text(text)
+
+    shown = decode(await prover.evidence(bytes(32), "node"))
+    second = SecondEvidence("join-token", UnverifiedPayload(parse_token(text).encode()))
+    assert shown == ImageEvidence(NamedSecret(ID, SECRET), second)
+    with pytest.raises(NoEvidence):
+        await prover.answer(b"challenge", bytes(32), "node")
 
 
 @given(payload=st.binary(max_size=80) | st.binary(min_size=56, max_size=56))
@@ -95,7 +171,8 @@ async def test_prover_reads_its_file_when_asked(tmp_path: Path) -> None:
         await prover.evidence(bytes(32), "node")
     file.write_text(TEXT + "\n")
 
-    assert decode(await prover.evidence(bytes(32), "node")) == ImageSecret(ID, SECRET)
+    shown = decode(await prover.evidence(bytes(32), "node"))
+    assert shown == ImageEvidence(NamedSecret(ID, SECRET))
     with pytest.raises(NoEvidence):
         await prover.answer(b"challenge", bytes(32), "node")
 

@@ -23,6 +23,7 @@ from watchword.handlers.attestors.x509pop.config import Config, Rule
 from watchword.handlers.attestors.x509pop.evidence import PossessionEvidence
 from watchword.handlers.attestors.x509pop.prover import FileKey, X509PopProver
 from watchword.handlers.attestors.x509pop.verifier import X509PopAttestor
+from watchword.handlers.crypto import chains
 from watchword.handlers.errors import BadArgument, Refused, SignatureBroken
 from watchword.handlers.prover import NoEvidence
 from watchword.schemas.canonical import length_prefixed
@@ -46,17 +47,17 @@ class Work:
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     """Count what costs."""
     done = Work()
-    verifier_of, holds = chain._verifier, verifier._holds
+    verifier_of, holds = chains.line_verifier, verifier._holds
 
-    def counted(*arguments: object) -> object:
+    def counted(*arguments: object, must_state_usage: bool) -> object:
         done.paths.append(int(str(arguments[2])))
-        return verifier_of(*arguments)  # type: ignore[arg-type]  # as they came
+        return verifier_of(*arguments, must_state_usage=must_state_usage)  # type: ignore[arg-type]  # as they came
 
     def held(*arguments: object) -> bool:
         done.signatures += 1
         return holds(*arguments)  # type: ignore[arg-type]  # as they came
 
-    monkeypatch.setattr(chain, "_verifier", counted)
+    monkeypatch.setattr(chains, "line_verifier", counted)
     monkeypatch.setattr(verifier, "_holds", held)
     return done
 
@@ -180,6 +181,21 @@ def test_costly_evidence_is_refused_before_any_signature(
     assert verdict.reason == reason
     assert work == Work()
     assert spent < MOST_CPU_S
+
+
+@pytest.mark.parametrize("bits", range(1, 8))
+def test_signature_of_a_certificate_is_of_whole_bytes(work: Work, bits: int) -> None:
+    """A parser takes a count of unused bits for nothing: the same certificate would have eight spellings."""
+    held = _ROOT.give()
+    der = bytearray(held.der)
+    count = len(der) - len(held.certificate.signature) - 1
+    assert der[count - 2 : count + 1] == bytes((3, len(der) - count, 0))
+    der[count] = bits
+    verdict = _verdict(PossessionEvidence(bytes(der), (), b"").encode(), _rule(_ROOT))
+
+    assert isinstance(verdict, Refused)
+    assert verdict.reason == "certificate"
+    assert work == Work()
 
 
 def test_rules_with_the_same_authorities_share_one_verification(work: Work) -> None:

@@ -140,5 +140,5 @@ async def test_what_is_no_subject_is_the_authors_bug(key: Any) -> None:  # noqa:
     with pytest.raises((ValueError, TypeError)):
         await Bindings(loader, set(), "acme").get(key)
     with pytest.raises((ValueError, TypeError)):
-        await Nodes(loader, set()).get(key)
+        await Nodes(loader, set(), {}).get(key)
     assert source.asked == []

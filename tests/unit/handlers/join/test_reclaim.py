@@ -68,7 +68,7 @@ async def found(tables: Tables, admission: Admission, token: Token | None) -> st
     reads: set[tuple[str, object]] = set()
     try:
         place = await which_node(
-            AttestorId("acme-asset"), admission, token, Nodes(loader, reads), loader, reads
+            AttestorId("acme-asset"), admission, token, Nodes(loader, reads, {}), loader, reads
         )
     except Refused as refused:
         return str(refused) if refused.tenant_id == admission.tenant else "refused to root"

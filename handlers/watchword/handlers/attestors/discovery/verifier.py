@@ -196,8 +196,8 @@ async def _known(names: _Names, site: DiscoverySite, context: JoinContext) -> _K
     """Return who has the machine's names; raises `identity-conflict` if they are another ramdisk's."""
     found: dict[NodeId, Node] = {}
     named_by: dict[NodeId, set[Subject]] = {}
-    for subject in names.subjects:
-        for node_id in await context.nodes.with_subject(subject):
+    for subject, nodes in (await context.nodes.with_subjects(names.subjects)).items():
+        for node_id in nodes:
             node = found.get(node_id) or await context.nodes.get(node_id)
             if node is not None and node.tenant == site.tenant:
                 found[node_id] = node

@@ -1,100 +1,99 @@
-"""An image's secret, as an operator installs it and as a machine shows it.
+"""An image's secret, as an operator installs it (`wi1.<id>.<secret>`) and as a machine shows it.
 
-As text it is `wi1.<id>.<secret>`: 16 characters of [a-z0-9] that are public and name the image, and
-32 random bytes in base64url without padding, made by us. The service stores their SHA-256 and never
-the secret itself.
-
-As evidence it is two length-prefixed parts (`schemas.canonical.length_prefixed`): the id in ASCII
-and the 32 bytes.
+Text and encoding are those of any `crypto.named_secrets`. Where the image asks for another attestor's
+proof, two more length-prefixed parts follow: that attestor's id, and the evidence of its own form.
 """
 
 import re
-import secrets
-import string
-from base64 import urlsafe_b64decode
 from dataclasses import dataclass, field
-from hashlib import sha256
 
-from watchword.handlers.errors import BadArgument
-from watchword.schemas.canonical import b64url, length_prefixed, read_length_prefixed
+from watchword.handlers.crypto import named_secrets
+from watchword.handlers.crypto.named_secrets import PAYLOAD_BYTES, NamedSecret
+from watchword.schemas.canonical import length_prefixed, read_length_prefixed
 from watchword.schemas.errors import WrongShape
+from watchword.schemas.ids import UnverifiedPayload
+from watchword.schemas.requests import ATTESTOR_ID
 
-ID_CHARACTERS = 16
-SECRET_BYTES = 32
-PAYLOAD_BYTES = 4 + ID_CHARACTERS + 4 + SECRET_BYTES
-"""Every payload has exactly this many bytes."""
+MAX_SECOND_BYTES = 384 * 1024
+"""The evidence of the other attestor: what a request can carry at most."""
 
-_ALPHABET = string.ascii_lowercase + string.digits
-_ID = re.compile(rb"[a-z0-9]{16}")
-_TEXT = re.compile(r"wi1\.([a-z0-9]{16})\.([A-Za-z0-9_-]{43})", re.ASCII)
+_MAX_ID_BYTES = 63
+_PREFIX = "wi1"
+_BY_OTHER = re.compile(r"attestor:(.*)")
 
 
 @dataclass(frozen=True, slots=True)
-class ImageSecret:
-    """An image's id with its secret, which does not show in `repr`."""
+class SecondEvidence:
+    """What the machine shows to another attestor: its id, and evidence in that attestor's own form."""
 
-    id: str
-    secret: bytes = field(repr=False)
-    """32 bytes."""
+    attestor: str
+    payload: UnverifiedPayload = field(repr=False)
 
-    @property
-    def text(self) -> str:
-        """What is installed on the image's machines: a secret."""
-        return f"wi1.{self.id}.{b64url(self.secret).decode()}"
+
+@dataclass(frozen=True, slots=True)
+class ImageEvidence:
+    """An image's secret, and what a second attestor is shown, if anything is."""
+
+    shown: NamedSecret
+    second: SecondEvidence | None = None
 
     def encode(self) -> bytes:
-        """Return the evidence that shows it."""
-        return length_prefixed(self.id.encode(), self.secret)
+        """Return the payload."""
+        first = self.shown.encode()
+        if self.second is None:
+            return first
+        return first + length_prefixed(self.second.attestor.encode(), self.second.payload)
+
+
+def asks_for(second_fact: str) -> str | None:
+    """Return the id of the attestor whose proof a `second_fact` of an image demands; None if it demands none."""
+    found = _BY_OTHER.fullmatch(second_fact)
+    return found[1] if found is not None and ATTESTOR_ID.fullmatch(found[1]) else None
 
 
 def new_image() -> tuple[str, str, bytes]:
     """Return a new image's id, its text (shown once, to whoever asked), the SHA-256 of its secret."""
-    image_id = "".join(secrets.choice(_ALPHABET) for _ in range(ID_CHARACTERS))
-    made = ImageSecret(image_id, secrets.token_bytes(SECRET_BYTES))
-    return image_id, made.text, sha256(made.secret).digest()
+    made = named_secrets.make(_PREFIX)
+    return made.id, made.text, made.sha256
 
 
-def parse_image(text: str) -> ImageSecret:
-    """Return the secret that a file holds; white space around it is dropped.
-
-    Raises:
-        BadArgument: it is none. The text is not repeated: it may be another secret.
-    """
-    text = text.strip()
-    found = _TEXT.fullmatch(text)
-    if found is None:
-        message = (
-            "this is no image's secret: one looks like wi1.<16 characters>.<43 characters>"
-            f" and has {len('wi1..') + 16 + 43} characters, not {len(text)}"
-        )
-        raise BadArgument(message)
-    secret = urlsafe_b64decode(found[2] + "=")
-    if b64url(secret).decode() != found[2]:  # the two bits that encode nothing are zero
-        message = "this secret was changed on its way: its last character cannot be right"
-        raise BadArgument(message)
-    return ImageSecret(found[1], secret)
+def text_of(shown: NamedSecret) -> str:
+    """Return what is installed on the image's machines: a secret."""
+    return named_secrets.text_of(_PREFIX, shown)
 
 
-def decode(payload: bytes) -> ImageSecret:
-    """Return id and secret as a machine showed them. Both are unproven.
+def parse_image(text: str) -> NamedSecret:
+    """Return the secret that a file holds; raises `BadArgument`, which repeats nothing of it."""
+    return named_secrets.parse(_PREFIX, "image's secret", text)
+
+
+def decode(payload: bytes) -> ImageEvidence:
+    """Return what a machine showed. All of it is unproven.
 
     Raises:
-        SchemaError: the payload is anything but the one encoding of 16 and 32 bytes.
+        SchemaError: the payload is anything but the one encoding of 16 and 32 bytes, alone or with a second part.
     """
-    # 1. The size is fixed, so nothing is looked at in any other payload.
-    # 2. Two parts, and no bytes left over.
-    # 3. Each part is of its size, and the id of its alphabet.
+    # 1. The secret alone has one size, and is read as such.
+    # 2. Anything longer has four parts and no bytes left over; its size is bounded before it is looked at.
+    # 3. The first two are a secret, the third can be an attestor's id.
 
     # Step 1
-    if len(payload) != PAYLOAD_BYTES:
-        message = "payload"
-        raise WrongShape(message)
+    if len(payload) == PAYLOAD_BYTES:
+        return ImageEvidence(named_secrets.decode(payload))
 
     # Step 2
-    name, secret = read_length_prefixed(payload, 2)
-
-    # Step 3
-    if not _ID.fullmatch(name) or len(secret) != SECRET_BYTES:
+    if len(payload) > PAYLOAD_BYTES + 8 + _MAX_ID_BYTES + MAX_SECOND_BYTES:
         message = "payload"
         raise WrongShape(message)
-    return ImageSecret(name.decode(), secret)
+    name, secret, attestor, second = read_length_prefixed(payload, 4)
+
+    # Step 3
+    shown = named_secrets.checked(name, secret)
+    try:
+        other = attestor.decode("ascii")
+    except UnicodeDecodeError:
+        other = ""
+    if not ATTESTOR_ID.fullmatch(other):
+        message = "payload"
+        raise WrongShape(message)
+    return ImageEvidence(shown, SecondEvidence(other, UnverifiedPayload(second)))

@@ -20,5 +20,36 @@ REASONS: tuple[Reason, ...] = (
         "medium",
         "The image may be used once by each machine, and the claimed product UUID names none.",
     ),
-    Reason("second-fact", "WJ0508", "high", "The image names no second fact that is known."),
+    Reason(
+        "second-fact",
+        "WJ0508",
+        "high",
+        "The image names no second fact that is known, or one that is not to be had here.",
+    ),
+    Reason(
+        "second-missing",
+        "WJ0509",
+        "medium",
+        "The image asks for another attestor's proof, and there is no evidence of it.",
+    ),
+    Reason(
+        "second-other",
+        "WJ0510",
+        "medium",
+        "The evidence is of another attestor than the one that the image asks for.",
+    ),
+    Reason(
+        "second-elsewhere",
+        "WJ0511",
+        "high",
+        "The other attestor's proof leads to another tenant, pool or site than the image.",
+        attack=True,
+    ),
+    Reason(
+        "challenge",
+        "WJ0512",
+        "high",
+        "The challenge was handed out for another key, image or deployment, or has expired.",
+        attack=True,
+    ),
 )

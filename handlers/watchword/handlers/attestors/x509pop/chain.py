@@ -1,54 +1,31 @@
-"""The path from a machine's certificate to an operator's CA (RFC 5280, 6.1), with our own policies.
+"""The path from a machine's certificate to an operator's CA: what is looked at before `crypto.chains` verifies it.
 
-`cryptography`'s path builder does it, with three things of ours: costs are bounded before OpenSSL sees
-a key; names must lead from issuer to issuer before a signature is looked at, so that what is verified
-is one line and no graph; and the extension policies ask for what proving possession needs and not for
-a TLS client. What the path builder does not take, we do not take: an Ed25519 CA is refused (its rules
-are the web PKI's), and an unknown critical extension always is.
+Costs are bounded before OpenSSL sees a key, and names must lead from issuer to issuer before a signature
+is looked at, so that what is verified is one line and no graph.
 """
 
 import warnings
 from collections.abc import Sequence
 from datetime import datetime
-from functools import lru_cache
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.x509.verification import (
-    ClientVerifier,
-    Criticality,
-    ExtensionPolicy,
-    Policy,
-    PolicyBuilder,
-    Store,
-    VerificationError,
-)
 
 from watchword.handlers.crypto import der
-from watchword.handlers.errors import InvalidInput, SignatureBroken
+from watchword.handlers.crypto.chains import (
+    UNREADABLE,
+    CertificateKey,
+    KeyBounds,
+    acceptable_key,
+    verify_line,
+)
+from watchword.handlers.errors import SignatureBroken
 
-MAX_RSA_BITS = 8192
-MIN_RSA_BITS = 2048
-RSA_EXPONENT = 65537
+_BOUNDS = KeyBounds(max_rsa_bits=8192, takes_ed25519=True)
+"""Our own nodes have Ed25519 keys; no operator's CA leads to one."""
+
 _VERSION = 0xA0
 _MAX_SPKI_BYTES = 1200
 """An RSA-8192 SubjectPublicKeyInfo has 1,062 bytes; whatever is longer is not parsed as a key."""
-
-CertificateKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | Ed25519PublicKey
-
-UNREADABLE: tuple[type[Exception], ...] = (
-    ValueError,
-    TypeError,
-    IndexError,
-    UnsupportedAlgorithm,
-    InvalidInput,
-    x509.InvalidVersion,
-    x509.DuplicateExtension,
-    x509.UnsupportedGeneralNameType,
-)
-"""What reading a hostile certificate raises: `cryptography` parses most of it only when asked for it."""
 
 
 class Unacceptable(SignatureBroken):
@@ -81,25 +58,13 @@ def load(data: bytes) -> x509.Certificate:
 def key_of(certificate: x509.Certificate) -> CertificateKey:
     """Return the certificate's key if it is of an accepted kind and size; raises `Unacceptable`."""
     try:
-        key = certificate.public_key()
+        key = acceptable_key(certificate, _BOUNDS)
     except UNREADABLE as error:
         raise Unacceptable(type(error).__name__) from None
-    if isinstance(key, Ed25519PublicKey):
-        return key  # our own nodes have such keys; no operator's CA leads to one
-    if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in (
-        "secp256r1",
-        "secp384r1",
-        "secp521r1",
-    ):
-        return key
-    if (
-        isinstance(key, rsa.RSAPublicKey)
-        and MIN_RSA_BITS <= key.key_size <= MAX_RSA_BITS
-        and key.public_numbers().e == RSA_EXPONENT
-    ):
-        return key
-    message = "the key is of a kind or size that is not accepted"
-    raise Unacceptable(message)
+    if key is None:
+        message = "the key is of a kind or size that is not accepted"
+        raise Unacceptable(message)
+    return key
 
 
 def named_path(
@@ -147,77 +112,9 @@ def verify_path(
     """
     try:
         path = named_path(leaf, intermediates, authorities)
-        _verifier(authorities, at, len(path)).verify(leaf, path)
-    except VerificationError as error:
-        # Its text names extensions and fields of the certificate: for nobody's eyes but a debugger's.
-        message = "no path to a trusted CA"
-        raise SignatureBroken(message) from error
     except UNREADABLE as error:
         raise SignatureBroken(type(error).__name__) from None
-
-
-def _verifier(
-    authorities: tuple[x509.Certificate, ...], at: datetime, depth: int
-) -> ClientVerifier:
-    return (
-        PolicyBuilder()
-        .store(_store(authorities))
-        .time(at)
-        .max_chain_depth(depth)
-        .extension_policies(ca_policy=_CA, ee_policy=_LEAF)
-        .build_client_verifier()
-    )
-
-
-@lru_cache(maxsize=64)
-def _store(authorities: tuple[x509.Certificate, ...]) -> Store:
-    return Store(list(authorities))
-
-
-def _may_sign(policy: Policy, certificate: x509.Certificate, usage: x509.KeyUsage) -> None:
-    del policy, certificate
-    if not usage.digital_signature:
-        message = "the key may not sign"
-        raise ValueError(message)
-
-
-def _may_certify(
-    policy: Policy, certificate: x509.Certificate, usage: x509.KeyUsage | None
-) -> None:
-    del policy, certificate
-    if usage is not None and not usage.key_cert_sign:
-        message = "the key may not certify"
-        raise ValueError(message)
-
-
-def _is_ca(
-    policy: Policy, certificate: x509.Certificate, constraints: x509.BasicConstraints
-) -> None:
-    del policy, certificate
-    if not constraints.ca:
-        message = "no CA"
-        raise ValueError(message)
-
-
-def _is_no_ca(
-    policy: Policy, certificate: x509.Certificate, constraints: x509.BasicConstraints | None
-) -> None:
-    del policy, certificate
-    if constraints is not None and constraints.ca:
-        message = "a CA is no machine"
-        raise ValueError(message)
-
-
-_LEAF = (
-    ExtensionPolicy.permit_all()
-    .require_present(x509.KeyUsage, Criticality.AGNOSTIC, _may_sign)
-    .may_be_present(x509.BasicConstraints, Criticality.AGNOSTIC, _is_no_ca)
-)
-_CA = (
-    ExtensionPolicy.permit_all()
-    .require_present(x509.BasicConstraints, Criticality.AGNOSTIC, _is_ca)
-    .may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _may_certify)
-)
+    verify_line(leaf, path, authorities, at, must_state_usage=True)
 
 
 def _check_names(certificate: x509.Certificate) -> None:
@@ -232,17 +129,20 @@ def _check_names(certificate: x509.Certificate) -> None:
 
 
 def _bound_the_key(data: bytes) -> None:
-    """Find the SubjectPublicKeyInfo without parsing it as a key (RFC 5280, 4.1), and bound its size."""
+    """Find the SubjectPublicKeyInfo without parsing it as a key (RFC 5280, 4.1), and bound its size.
+
+    What is around it is looked at too where a parser below is lax: bytes that are left over, and bits of
+    the signature that nothing says anything about.
+    """
     start, end = der.read(data, 0, der.SEQUENCE)
     if end != len(data):
         message = "bytes are left over"
         raise Unacceptable(message)
-    at, signed_end = der.read(data, start, der.SEQUENCE)
-    # Behind what is signed, nobody vouches for a byte: the signature has to be whole ones.
-    _, algorithm_end = der.read(data, signed_end, der.SEQUENCE)
-    value, _ = der.read(data, algorithm_end, der.BIT_STRING)
-    if data[value] != 0:
-        message = "a signature of no whole bytes"
+    at, behind = der.read(data, start, der.SEQUENCE)
+    _, behind = der.read(data, behind, der.SEQUENCE)
+    bits, behind = der.read(data, behind, der.BIT_STRING)
+    if behind != end or data[bits] != 0:
+        message = "the signature is not of whole bytes, or not the end"
         raise Unacceptable(message)
     if data[at] == _VERSION:
         _, at = der.read(data, at, _VERSION)

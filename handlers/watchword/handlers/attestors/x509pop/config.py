@@ -8,7 +8,7 @@ from datetime import timedelta
 from cryptography import x509
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
-from watchword.handlers.attestors.x509pop.chain import UNREADABLE
+from watchword.handlers.crypto.chains import UNREADABLE
 from watchword.schemas.ids import Role, TenantId
 
 _SUBJECT: Mapping[str, ObjectIdentifier] = {

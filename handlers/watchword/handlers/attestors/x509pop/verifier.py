@@ -22,13 +22,7 @@ from watchword.handlers.attestor import (
     Subject,
     refuser,
 )
-from watchword.handlers.attestors.x509pop.chain import (
-    CertificateKey,
-    Unacceptable,
-    key_of,
-    load,
-    verify_path,
-)
+from watchword.handlers.attestors.x509pop.chain import Unacceptable, key_of, load, verify_path
 from watchword.handlers.attestors.x509pop.config import Config, Rule
 from watchword.handlers.attestors.x509pop.evidence import (
     NONCE_BYTES,
@@ -36,6 +30,7 @@ from watchword.handlers.attestors.x509pop.evidence import (
     signed_text,
 )
 from watchword.handlers.attestors.x509pop.reasons import REASONS
+from watchword.handlers.crypto.chains import CertificateKey
 from watchword.handlers.errors import SealBroken, SignatureBroken
 from watchword.schemas.errors import SchemaError
 from watchword.schemas.ids import NodeId, Role
