@@ -2,7 +2,7 @@
 
 from base64 import b64decode
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import sha256
 
@@ -40,9 +40,12 @@ CONFIG = Config(
 
 
 class Second(X509PopAttestor):
-    """The same verifier under another id."""
+    """The same verifier under another id, with reasons of its own."""
 
     id = "second"
+    reasons = tuple(
+        replace(reason, code=f"WX1{reason.code[3:]}") for reason in X509PopAttestor.reasons
+    )
 
 
 def prover_of(held: Held) -> X509PopProver:

@@ -5,7 +5,7 @@ Two kinds of files are judged together: a document of AWS is nothing without the
 
 import json
 from base64 import b64decode, urlsafe_b64decode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.support.clouds import Folder
 from tests.vectors.judging import Entry, Mismatch, Result, accepts, aside, refuses
@@ -185,6 +186,15 @@ def _usable(data: bytes, count: int) -> None:
         raise Mismatch
 
 
+def _by(keys: Mapping[str, rsa.RSAPublicKey]) -> Callable[[bytes], None]:
+    """Return the judge of tokens by these keys."""
+
+    def judge(token: bytes) -> None:
+        verify_token(token, keys)
+
+    return judge
+
+
 def _wycheproof(entry: Entry) -> Iterator[Result]:
     for group in json.loads(entry.data())["testGroups"]:
         key = group.get("public") or group.get("private")
@@ -197,18 +207,12 @@ def _wycheproof(entry: Entry) -> Iterator[Result]:
             elif case["comment"] == _ROCA:
                 yield aside(entry, "how an operator's copy of Google's keys was made", case=name)
             elif case["result"] == "invalid":
-                yield refuses(
-                    entry, lambda t, k=held: verify_token(t, k), token.encode(), case=name
-                )
+                yield refuses(entry, _by(held), token.encode(), case=name)
             elif held and _is_googles(token):
-                yield accepts(
-                    entry, lambda t, k=held: verify_token(t, k), token.encode(), case=name
-                )
+                yield accepts(entry, _by(held), token.encode(), case=name)
             else:
                 # Good for another algorithm or header than Google's: not for us.
-                yield refuses(
-                    entry, lambda t, k=held: verify_token(t, k), token.encode(), case=name
-                )
+                yield refuses(entry, _by(held), token.encode(), case=name)
 
 
 def _is_googles(token: str) -> bool:
