@@ -8,10 +8,15 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/made-from-the-lock
+TPM_STAMP := $(VENV)/made-for-a-tpm
 RUNTIME := streams/watchword/streams/dev/runtime
 
+EXTRAS := --extra agent --extra kafka --extra server --extra testkit --extra dev
+COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --upgrade --generate-hashes \
+  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet
+
 .DEFAULT_GOAL := help
-.PHONY: help venv run demo test check bench cases fuzz faults guards docs fix lock clean
+.PHONY: help venv tpm run demo test check vectors bench cases fuzz faults guards docs fix lock clean
 
 help: ## list the commands
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)$$/\1|\2/p' $(MAKEFILE_LIST) \
@@ -25,6 +30,14 @@ $(STAMP): requirements.lock pyproject.toml
 	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index --editable .
+	touch $@
+
+tpm: $(TPM_STAMP) ## what talks to a TPM, into .venv; needs libtss2-dev, a C compiler and Python's headers
+
+# Its build is not isolated, so that what builds it has a hash too.
+$(TPM_STAMP): $(STAMP) requirements-tpm-build.lock requirements-tpm.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-tpm-build.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation --requirement requirements-tpm.lock
 	touch $@
 
 run: $(STAMP) ## Kafka, PostgreSQL and every process of ours on this machine
@@ -44,6 +57,9 @@ check: $(STAMP) ## formatting, lint, types, and who may import whom
 	$(BIN)/mypy schemas handlers streams tests
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+
+vectors: $(STAMP) ## the real evidence of ../shared/vectors alone; ARGS="--kind tpm-quote"
+	$(BIN)/python -m tests.vectors $(ARGS)
 
 bench: $(STAMP) ## one run, one table, and build/bench.json; 10 minutes; ARGS=--help
 	$(BIN)/python -m tests.benchmarks $(ARGS)
@@ -70,10 +86,10 @@ fix: $(STAMP) ## format, and repair what lint can
 	$(BIN)/ruff format .
 
 # Both locks carry hashes and no address. jgo's own caches stay in this folder.
-lock: $(STAMP) ## resolve the dependencies anew: Python's, and Kafka's jars
-	$(BIN)/uv pip compile pyproject.toml --all-extras --group test --universal --python-version 3.11 \
-	  --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links \
-	  --custom-compile-command "make lock" --quiet --output-file requirements.lock
+lock: $(STAMP) ## resolve the dependencies anew: Python's, and Kafka's jars; needs libtss2-dev
+	$(COMPILE) pyproject.toml $(EXTRAS) --group test --output-file requirements.lock
+	$(COMPILE) --group tpm-build --output-file requirements-tpm-build.lock
+	$(COMPILE) pyproject.toml --extra tpm --constraint requirements.lock --output-file requirements-tpm.lock
 	cd $(RUNTIME) && M2_REPO=$(CURDIR)/build/jgo/m2 JGO_CACHE_DIR=$(CURDIR)/build/jgo/cache \
 	  $(CURDIR)/$(BIN)/jgo --quiet lock
 

@@ -1,12 +1,13 @@
 """Each way to join beyond a token, with every process a real one and everybody at a command line."""
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +18,16 @@ import pytest_asyncio
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from tests.support.certificates import OperatorCa
+from tests.support.cloud_desks import ACCOUNTS, Clouds
 from tests.support.folders import server_folder
+from tests.support.metadata import Asked, Aws, Said, serving
 from tests.support.postgres import Databases
+from watchword.handlers.attestors.cloud_iid.prover import CloudIidProver, Provider
 from watchword.handlers.attestors.image.evidence import parse_image
+from watchword.streams.agent.errors import JoinRefused
+from watchword.streams.agent.http_transport import HttpTransport
+from watchword.streams.agent.join import JoinOptions, join
+from watchword.streams.agent.metadata import LinkLocalMetadata
 from watchword.streams.dev.free_ports import free_ports
 from watchword.streams.dev.kafka import EmbeddedKafka
 
@@ -48,11 +56,15 @@ health_port = {gateway_health}
 replication_factor = 1
 min_insync_replicas = 1
 [attestors]
-enabled = ["image", "discovery", "x509pop"]
+enabled = ["image", "discovery", "x509pop", "cloud-iid"]
 [attestors.image]
 kinds = ["logs.*"]
 [attestors.discovery]
 kinds = ["disk.wipe"]
+[attestors.cloud-iid]
+anchors_folder = "{folder}/anchors"
+reload_s = 0.2
+kinds = ["logs.*"]
 [[attestors.x509pop.rules]]
 authorities_file = "{folder}/operators-ca.pem"
 match = {{ commonName = "*.web.fleet.example" }}
@@ -62,6 +74,8 @@ pool = "gpu"
 
 _READY_S = 90.0
 
+Answering = Callable[[Asked], Said]
+
 
 @dataclass(frozen=True)
 class Site:
@@ -69,7 +83,10 @@ class Site:
 
     folder: Path
     gateway: str
+    worker_health: int
     environment: dict[str, str]
+    clouds: Clouds
+    """Whose anchors the worker has."""
 
     def started(self, *arguments: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
@@ -119,12 +136,15 @@ def site(dsn: str, kafka_broker: EmbeddedKafka, operators_ca: OperatorCa) -> Gen
         (folder / "config.toml").write_text(
             _CONFIG.format(folder=folder, kafka=kafka_broker.bootstrap_servers, **numbers)
         )
+        (folder / "anchors").mkdir()
+        clouds = Clouds.at(folder / "anchors")
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
             "WATCHWORD_CONFIG": str(folder / "config.toml"),
         }
-        made = Site(folder, f"http://127.0.0.1:{numbers['gateway']}", environment)
+        gateway = f"http://127.0.0.1:{numbers['gateway']}"
+        made = Site(folder, gateway, numbers["worker"], environment, clouds)
         made.run("keys", "init")
         made.run("topics", "apply")
         made.run("trust", "publish")
@@ -287,3 +307,60 @@ def test_a_machine_with_a_certificate_answers_a_challenge(
 
     assert (node["attestor"], node["pool"]) == ("x509pop", "gpu")
     assert site.asked("rebuild", "--check")["items"] == []
+
+
+async def _joined_from(site: Site, name: str, provider: Provider, metadata: Answering) -> str:
+    """Return the node of a machine whose metadata service this is; its agent runs here, all else elsewhere."""
+    state = site.folder / name
+    pin = site.run("keys", "pin").strip()
+    site.run("agent", "bootstrap", "--state", str(state), "--gateway", site.gateway, "--pin", pin)
+    transport = HttpTransport(site.gateway)
+    async with serving(metadata) as service:
+        prover = CloudIidProver(provider, LinkLocalMetadata(service.address))
+        try:
+            result = await join(state, transport, prover, JoinOptions(give_up_after_s=100))
+        finally:
+            await transport.close()
+    return result.identity.node.node_id
+
+
+async def test_instances_of_three_clouds_join_and_a_new_region_needs_no_restart(
+    site: Site, tmp_path: Path
+) -> None:
+    """Metadata service, agent, gateway, Kafka, worker: and the operator's part, which is one account and one import."""
+    clouds = site.clouds
+    providers: tuple[Provider, ...] = ("aws", "gcp", "azure")
+    for provider in providers:
+        site.run("cloud", "accounts", "add", provider, ACCOUNTS[provider], "acme", "gpu",
+                 "--kind", "logs.*")  # fmt: skip
+
+    for provider in providers:
+        node = await _joined_from(site, f"by-{provider}", provider, clouds.service(provider))
+        found = _node(site, {"id": node})
+        assert (found["attestor"], found["pool"]) == ("cloud-iid", "gpu")
+
+    new = Aws(clouds.aws, region="ap-southeast-7", instance="i-00000000000000007")
+    with pytest.raises(JoinRefused):
+        await _joined_from(site, "too-early", "aws", new)
+    (tmp_path / "rsa2048").mkdir()
+    (tmp_path / "rsa2048" / "ap-southeast-7.pem").write_bytes(clouds.aws.pem)
+    loads = _metric(site, 'watchword_cloud_anchor_reloads_total{outcome="loaded"}')
+    site.run("anchors", "import", "aws", str(tmp_path))
+    deadline = time.monotonic() + _READY_S
+    while _metric(site, 'watchword_cloud_anchor_reloads_total{outcome="loaded"}') == loads:
+        assert time.monotonic() < deadline, "the worker has not loaded the anchors"
+        await asyncio.sleep(0.1)
+
+    await _joined_from(site, "in-time", "aws", new)
+    used = 'source="0.pem"'
+    assert _metric(site, "watchword_cloud_anchor_last_used_timestamp_seconds", used) > 0
+    assert site.asked("rebuild", "--check")["items"] == []
+
+
+def _metric(site: Site, name: str, label: str = "") -> float:
+    """Return a metric of the worker's; 0 if it has none of that name."""
+    with urllib.request.urlopen(
+        f"http://127.0.0.1:{site.worker_health}/metrics", timeout=5
+    ) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(x.rsplit(" ", 1)[1]) for x in lines if x.startswith(name) and label in x)

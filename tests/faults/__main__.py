@@ -1,7 +1,8 @@
 """`python -m tests.faults`: kill, pause, cut off and fill up, and judge what comes out of it.
 
-The run is cut into rounds of ten minutes, each with a deployment of its own; after each round the
-state is on disk, so an interrupted run goes on with `--run NAME`.
+A long run is cut into rounds of at most twenty minutes, each with a deployment of its own; after each round the
+state is on disk, so an interrupted run goes on with `--run NAME`. In a run of several rounds the faults
+come alone, and last as long as they can, in every second one, the first included; the others are all pairs.
 """
 
 import argparse
@@ -16,14 +17,16 @@ import time
 from datetime import UTC, datetime
 
 from tests.faults.faults.all import FAULTS, named
-from tests.faults.faults.fault import Fault
+from tests.faults.faults.fault import Fault, Scale
 from tests.faults.guards import SMALL, check_guard
 from tests.faults.processes.deployment import Layout
-from tests.faults.report import last_line, table
+from tests.faults.report import PROMISED_RATE, last_line, table
 from tests.faults.round import Plan, play
 from tests.faults.state import State
 
 _ROUND_S = 600.0
+_LONG_ROUND_S = 1200.0
+"""The longest that one deployment lasts."""
 
 
 def main(arguments: list[str]) -> int:
@@ -94,14 +97,17 @@ async def _run(state: State, faults: list[Fault], layout: Layout) -> int:
     def say(text: str) -> None:
         print(f"{time.monotonic() - begun:8.1f} {text}", flush=True)
 
-    rounds = max(1, math.ceil(state.seconds / _ROUND_S))
+    rounds = max(1, math.ceil(state.seconds / _LONG_ROUND_S))
     say(f"run {state.run}: {rounds} rounds, process {os.getpid()}")
     while state.done < rounds:
+        seconds = state.seconds / rounds
         plan = Plan(
             seed=state.seed * 1000 + state.done,
-            seconds=state.seconds / rounds,
+            seconds=seconds,
             faults=faults,
             layout=layout,
+            alone=state.done % 2 == 0,
+            scale=Scale(1.0 if rounds > 1 else min(1.0, seconds / (2 * _ROUND_S))),
         )
         result = await play(plan, state.folder / f"round-{state.done}", say)
         state.totals.add(result)
@@ -115,8 +121,11 @@ async def _run(state: State, faults: list[Fault], layout: Layout) -> int:
     print()
     if not_hit:
         print(f"without a hit: {', '.join(not_hit)}")
+    if not state.totals.is_loaded:
+        print(f"fewer than {PROMISED_RATE:.0f} requests a second")
     print(report, end="", flush=True)
-    return 1 if any(state.totals.findings.values()) or not_hit else 0
+    failed = any(state.totals.findings.values()) or not_hit or not state.totals.is_loaded
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import time
 from dataclasses import dataclass, replace
 
 from tests.faults.faults.all import named
+from tests.faults.faults.fault import Scale
 from tests.faults.load.load import LoadOptions
 from tests.faults.processes.deployment import Layout
 from tests.faults.processes.fleet import Sizes
@@ -50,7 +51,15 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "inbox claim, over processes": Scenario(
         ("worker killed after commit",),
-        frozenset(("request with two final outcomes", "final answer without an inbox row")),
+        frozenset(("request with several refusal rows", "request with two final outcomes")),
+    ),
+    "savepoint": Scenario(
+        ("worker killed before commit",),
+        frozenset(("what a verifier wrote outlived its refusal",)),
+    ),
+    "ordered journal": Scenario(
+        ("worker killed after commit",),
+        frozenset(("last node.joined is not of the current", "events of one key out of order")),
     ),
     "spend under lock, over processes": Scenario(
         (),
@@ -81,6 +90,7 @@ async def check_guard(name: str, *, seed: int, seconds: float = 25.0) -> int:
         layout=replace(SMALL, guard_off=off),
         load=LoadOptions(answer_within_s=20.0),
         in_pairs=False,
+        scale=Scale(0.05),
         patience_s=20.0,
         calm_s=5.0,
     )

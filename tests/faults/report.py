@@ -8,6 +8,9 @@ from tests.faults.judge.findings import Kind
 from tests.faults.recovery import Recovery
 from tests.faults.round import Result
 
+PROMISED_RATE = 50.0
+"""Requests a second, all along."""
+
 
 @dataclass(slots=True)
 class Row:
@@ -46,6 +49,11 @@ class Totals:
     counts: dict[str, int] = field(default_factory=dict[str, int])
     skips: int = 0
     rates: list[float] = field(default_factory=list[float])
+    """Requests a second in each round."""
+    least_rates: list[float] = field(default_factory=list[float])
+    """The same in the worst ten seconds of each."""
+    latest_s: list[float] = field(default_factory=list[float])
+    """The longest that a machine came behind its time in each."""
 
     def add(self, result: Result) -> None:
         """Count one round."""
@@ -56,7 +64,14 @@ class Totals:
         self.lines += result.verdict.findings.lines()
         _count(self.counts, result.verdict.counts)
         self.skips += result.skips
-        self.rates.append(result.rate)
+        self.rates.append(result.pace.rate)
+        self.least_rates.append(result.pace.least_rate)
+        self.latest_s.append(result.pace.latest_s)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether machines asked as often as promised, in every round."""
+        return all(rate >= PROMISED_RATE for rate in self.rates)
 
     def not_hit(self, faults: Iterable[Fault]) -> list[str]:
         """Return the faults that could be done and were not."""
@@ -86,7 +101,10 @@ def table(totals: Totals, faults: Sequence[Fault]) -> str:
     lines += ["", f"counted: {counted}"]
     lines.append(f"workers that exited rather than skip an offset: {totals.skips}")
     if totals.rates:
-        lines.append(f"requests a second, in the slowest round: {min(totals.rates):.0f}")
+        lines.append(
+            f"requests a second: {min(totals.rates):.1f}, in the worst ten seconds {min(totals.least_rates):.1f}; "
+            f"machines came at most {max(totals.latest_s):.2f} s behind their time"
+        )
     return "\n".join(lines)
 
 

@@ -12,7 +12,7 @@ from tests.faults.faults.fault import Fault, Injection, Scale
 from tests.faults.judge.cursors import CursorWatch
 from tests.faults.judge.findings import Findings, merge
 from tests.faults.judge.judge import Evidence, Verdict, judge
-from tests.faults.load.load import LoadOptions
+from tests.faults.load.load import LoadOptions, Pace
 from tests.faults.processes.deployment import BOUND, Deployment, Layout, deployed
 from tests.faults.processes.fleet import CommandFailed
 from tests.faults.recovery import Recovery, recovery
@@ -21,7 +21,6 @@ from tests.faults.schedule import Say, Schedule
 _WARM_S = 3.0
 _PUBLISHED_S = 60.0
 _SUMMARISED_S = 60.0
-_FULL_ROUND_S = 600.0
 _SKIPPED = 76
 """A worker's exit status when Kafka's client left out an offset: it is to exit, and not to go on."""
 
@@ -35,7 +34,10 @@ class Plan:
     faults: Sequence[Fault]
     layout: Layout = field(default_factory=Layout)
     load: LoadOptions = field(default_factory=LoadOptions)
+    alone: bool = True
+    """Whether each fault comes alone first."""
     in_pairs: bool = True
+    scale: Scale = field(default_factory=lambda: Scale(0.5))
     patience_s: float = 120.0
     """How long answers may come after the load."""
     calm_s: float = 45.0
@@ -52,8 +54,8 @@ class Result:
     impossible: dict[str, str]
     skips: int
     """Workers that exited rather than skip an offset."""
-    rate: float
-    """Requests a second while faults were injected."""
+    pace: Pace
+    """How many requests a second there were, and how late machines came."""
 
 
 async def play(plan: Plan, folder: Path, say: Say) -> Result:
@@ -61,10 +63,10 @@ async def play(plan: Plan, folder: Path, say: Say) -> Result:
     rng = random.Random(plan.seed)  # noqa: S311 - the same choices for the same seed
     async with deployed(folder, plan.layout, rng, plan.load) as deployment:
         say("the deployment is ready")
-        scale = Scale(min(1.0, plan.seconds / (2 * _FULL_ROUND_S)))
-        schedule = Schedule(deployment, rng, scale, say, calm_s=plan.calm_s)
+        schedule = Schedule(deployment, rng, plan.scale, say, calm_s=plan.calm_s)
         findings = Findings()
-        rate = await _under_load(plan, deployment, schedule, findings)
+        await _under_load(plan, deployment, schedule, findings)
+        pace = deployment.load.pace
         await _until_quiet(deployment, plan.patience_s, say)
         await deployment.look_at_pages()
         await _rebuild(deployment, findings)
@@ -92,14 +94,14 @@ async def play(plan: Plan, folder: Path, say: Say) -> Result:
             ],
             schedule.impossible,
             sum(ended.status == _SKIPPED for ended in deployment.fleet.exits),
-            rate,
+            pace,
         )
 
 
 async def _under_load(
     plan: Plan, deployment: Deployment, schedule: Schedule, findings: Findings
-) -> float:
-    """Inject faults while machines ask; return how many requests a second there were."""
+) -> None:
+    """Inject faults while machines ask."""
     stop = asyncio.Event()
     load = deployment.load
     watch = CursorWatch(lambda: deployment.postgres.superuser_dsn)
@@ -108,7 +110,9 @@ async def _under_load(
     begun = time.monotonic()
     try:
         await asyncio.sleep(_WARM_S)
-        await schedule.alone(plan.faults)
+        if plan.alone:
+            await schedule.alone(plan.faults)
+            schedule.say(f"each was there alone after {time.monotonic() - begun:.0f} s")
         if plan.in_pairs:
             possible = [f for f in plan.faults if f.impossible(deployment) is None]
             await schedule.pairs(possible, begun + plan.seconds)
@@ -123,7 +127,6 @@ async def _under_load(
             with contextlib.suppress(asyncio.CancelledError):
                 await task
     merge(findings, watch.findings)
-    return len(load.ledger.asked) / (time.monotonic() - begun)
 
 
 async def _until_quiet(deployment: Deployment, patience_s: float, say: Say) -> None:
@@ -132,7 +135,8 @@ async def _until_quiet(deployment: Deployment, patience_s: float, say: Say) -> N
     try:
         async with asyncio.timeout(patience_s):
             await load.drain()
-            while load.ledger.waiting(time.monotonic())[0]:
+            # An answer may have more requests follow.
+            while load.ledger.waiting(time.monotonic())[0] or load.sends:
                 await asyncio.sleep(0.2)
     except TimeoutError:
         count, oldest_s = load.ledger.waiting(time.monotonic())

@@ -12,6 +12,8 @@ from tests.faults.processes.deployment import Deployment
 _CALM_BELOW_S = 1.5
 _BETWEEN_S = 1.0
 _TRIES = 2
+_LONGEST_S = 240.0
+"""After so long a fault is given up, and the run goes on."""
 
 Say = Callable[[str], None]
 
@@ -33,7 +35,7 @@ class Schedule:
         self._deployment = deployment
         self._rng = rng
         self._scale = scale
-        self._say = say
+        self.say = say
         self.injections: list[Injection] = []
         self.impossible: dict[str, str] = {}
 
@@ -69,16 +71,17 @@ class Schedule:
             return None
         injection = Injection(fault.name, together_with)
         self.injections.append(injection)
-        self._say(f"{fault.name}" + (f", with {together_with}" if together_with else ""))
+        self.say(f"{fault.name}" + (f", with {together_with}" if together_with else ""))
         try:
-            injection.hits = await fault.inject(self._deployment, self._scale)
+            async with asyncio.timeout(_LONGEST_S):
+                injection.hits = await fault.inject(self._deployment, self._scale)
         except NotHit as error:
             injection.problem = str(error)
         except Exception as error:  # noqa: BLE001 - a broken fault is a row of the table, not the end of the run
             injection.problem = f"{type(error).__name__}: {error}"
         injection.end()
         took = injection.ended - injection.began
-        self._say(
+        self.say(
             f"{fault.name}: {injection.hits} hits in {took:.1f} s"
             + (f"; {injection.problem}" if injection.problem else "")
         )
@@ -93,6 +96,6 @@ class Schedule:
             if not count or oldest_s < _CALM_BELOW_S:
                 return
             if time.monotonic() >= deadline:
-                self._say(f"still not calm: {count} wait, the oldest for {oldest_s:.1f} s")
+                self.say(f"still not calm: {count} wait, the oldest for {oldest_s:.1f} s")
                 return
             await asyncio.sleep(0.2)

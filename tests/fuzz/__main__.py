@@ -12,7 +12,20 @@ from pathlib import Path
 
 from tests.support.folders import ROOT
 
-NAMES = ("x509pop", "image", "image-proof", "discovery", "discovery-signed")
+NAMES = (
+    "x509pop",
+    "image",
+    "image-proof",
+    "discovery",
+    "discovery-signed",
+    "cloud-aws",
+    "cloud-gcp",
+    "cloud-azure",
+    "tpm",
+    "tpm-structures",
+    "tpm-log",
+    "tpm-certificate",
+)
 _MOST_BYTES = 8 * 1024
 
 
@@ -22,10 +35,11 @@ def fuzz(name: str, seconds: int) -> None:
 
     with atheris.instrument_imports(include=["watchword"]):
         from tests.fuzz.targets import TARGETS  # noqa: PLC0415 - instrumented as it is imported
+        from tests.fuzz.tpm import TPM_TARGETS  # noqa: PLC0415 - the same
 
     corpus = ROOT / "build" / "fuzz" / name
     corpus.mkdir(parents=True, exist_ok=True)
-    target = TARGETS[name]()
+    target = {**TARGETS, **TPM_TARGETS}[name]()
     (corpus / "good").write_bytes(target.good)
 
     def once(data: bytes) -> None:

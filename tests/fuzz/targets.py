@@ -11,15 +11,24 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
 from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.support.certificates import OperatorCa
+from tests.support.cloud_desks import ACCOUNTS, Clouds, key_of
+from tests.support.clouds import Cms
 from tests.support.contexts import Desk, Facts
 from tests.support.crypto import TRUST_DOMAIN, jws_signer
-from watchword.handlers.anchors import DiscoverySite, Image
+from tests.support.metadata import Aws, Azure, Google
+from watchword.handlers.anchors import CloudAccount, DiscoverySite, Image
 from watchword.handlers.attestor import Admission, Attestor, Challenge, Evidence, Subject
+from watchword.handlers.attestors.cloud_iid.binding import bound_audience, nonce_for
+from watchword.handlers.attestors.cloud_iid.evidence import CloudEvidence
+from watchword.handlers.attestors.cloud_iid.prover import Provider
+from watchword.handlers.attestors.cloud_iid.verifier import CloudIidAttestor
 from watchword.handlers.attestors.discovery.evidence import TYP, sign_assertion
 from watchword.handlers.attestors.discovery.verifier import KINDS, DiscoveryAttestor
 from watchword.handlers.attestors.image.evidence import (
@@ -62,6 +71,8 @@ class Target:
     state: bytes | None = None
     key: JwsSigner | None = None
     """Of the site, for mutations that are signed."""
+    gives: Admission | None = None
+    """What the good evidence gives, where the same can be said in other bytes: much of a CMS is signed by nobody."""
     is_signed: bool = False
     """Whether the bytes are what the site's key signs: an agent may say what it likes, and be let in for it."""
 
@@ -82,7 +93,7 @@ class Target:
         if self.is_signed and self.key is not None:
             return run(self.verdict(self.key.sign(payload, TYP)))
         found = run(self.verdict(payload))
-        if isinstance(found, Admission) and payload != self.good:
+        if isinstance(found, Admission) and payload != self.good and found != self.gives:
             message = f"admitted: {payload.hex()}"
             raise AssertionError(message)
         return found
@@ -186,12 +197,83 @@ def x509pop() -> Target:
     return run(rounds())
 
 
+@cache
+def _clouds() -> tuple[Clouds, CloudIidAttestor]:
+    """Return clouds, and a verifier that has loaded their anchors."""
+    with TemporaryDirectory() as folder:
+        clouds = Clouds.at(Path(folder))
+        return clouds, CloudIidAttestor(clouds.anchors())
+
+
+def _cloud(
+    provider: Provider, account: str, sign: Callable[[Clouds, bytes], CloudEvidence]
+) -> Target:
+    row = CloudAccount(
+        provider=provider,
+        account=account,
+        tenant=TenantId("acme"),
+        pool="web",
+        site=None,
+        role="node",
+        regions=None,
+        approval=False,
+        allowed_kinds=(),
+        revoked=False,
+    )
+    desk = Desk("cloud-iid", facts=Facts(accounts={(provider, account): row}))
+    clouds, attestor = _clouds()
+    target = Target(attestor, desk, sign(clouds, desk.csr.sha256).encode())
+    gives = run(target.verdict(target.good))
+    if not isinstance(gives, Admission):
+        raise TypeError
+    return replace(target, gives=gives)
+
+
+@cache
+def cloud_aws() -> Target:
+    """Return `cloud-iid` with an account of AWS in it."""
+
+    def sign(clouds: Clouds, _csr_sha256: bytes) -> CloudEvidence:
+        made = Cms(Aws(clouds.aws).document(), clouds.aws).make()
+        return CloudEvidence("aws", "rsa2048", b"", made)
+
+    return _cloud("aws", ACCOUNTS["aws"], sign)
+
+
+@cache
+def cloud_gcp() -> Target:
+    """Return `cloud-iid` with a project of Google's in it."""
+
+    def sign(_clouds: Clouds, csr_sha256: bytes) -> CloudEvidence:
+        token = Google(key_of("k1")).token(bound_audience("watchword", csr_sha256), "full")
+        return CloudEvidence("gcp", "token", b"", token)
+
+    return _cloud("gcp", ACCOUNTS["gcp"], sign)
+
+
+@cache
+def cloud_azure() -> Target:
+    """Return `cloud-iid` with a subscription of Azure's in it."""
+
+    def sign(clouds: Clouds, csr_sha256: bytes) -> CloudEvidence:
+        document = Azure(clouds.azure).document(nonce_for(csr_sha256))
+        made = Cms(
+            document, clouds.azure, attributes=False, certificates=(clouds.azure.der,)
+        ).make()
+        return CloudEvidence("azure", "attested", b"", made)
+
+    return _cloud("azure", ACCOUNTS["azure"], sign)
+
+
 TARGETS: Mapping[str, Callable[[], Target]] = {
     "x509pop": x509pop,
     "image": image,
     "image-proof": image_proof,
     "discovery": discovery,
     "discovery-signed": discovery_signed,
+    "cloud-aws": cloud_aws,
+    "cloud-gcp": cloud_gcp,
+    "cloud-azure": cloud_azure,
 }
 
 

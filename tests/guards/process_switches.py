@@ -5,8 +5,11 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+
+import asyncpg
 
 _COMMITTED_S = 1.5
 """In this time what is done has been committed to Kafka."""
@@ -96,6 +99,54 @@ def tokens_are_not_locked() -> None:
     _replace(joins, "JOINS", unlocked)
 
 
+def every_copy_is_judged() -> None:
+    """Let every delivery claim its digest, and look for no outcome that is there."""
+    from watchword.handlers.store import joins  # noqa: PLC0415
+    from watchword.handlers.store.join_statements import JOINS  # noqa: PLC0415
+
+    condition = "WHERE inbox.not_after <= $2"
+    if condition not in JOINS.claim_inbox:
+        message = "the claim is written in another way now"
+        raise RuntimeError(message)
+    whoever = JOINS.claim_inbox.replace(condition, "WHERE $2::timestamptz IS NOT NULL")
+    _replace(joins, "JOINS", replace(JOINS, claim_inbox=whoever))
+    look: Any = joins.JoinSession.look
+
+    async def look_away(self: Any, *arguments: Any) -> Any:  # noqa: ANN401
+        return replace(await look(self, *arguments), inbox={})
+
+    _replace(joins.JoinSession, "look", look_away)
+
+
+def refusals_keep_what_was_written() -> None:
+    """Leave the savepoint of a verifier's own SQL where it is."""
+    from watchword.handlers.store import joins  # noqa: PLC0415
+
+    async def rollback_to_savepoint(self: Any) -> None:  # noqa: ANN401
+        del self
+
+    _replace(joins.JoinSession, "rollback_to_savepoint", rollback_to_savepoint)
+
+
+def numbers_are_drawn_ahead() -> None:
+    """Have each session draw 500 of the journal's numbers at once, long before it uses them."""
+    from watchword.handlers.store.connection import Database  # noqa: PLC0415
+
+    connect: Any = Database.connect
+
+    async def connect_and_cache(self: Any, **named: Any) -> Any:  # noqa: ANN401
+        connection = await connect(self, **named)
+        # Two at once get in each other's way; one of them is enough.
+        with suppress(asyncpg.PostgresError):
+            await connection.execute(
+                "DO $$ BEGIN EXECUTE format('ALTER SEQUENCE %s CACHE 500', "
+                "pg_get_serial_sequence('watchword.journal', 'seq')); END $$"
+            )
+        return connection
+
+    _replace(Database, "connect", connect_and_cache)
+
+
 PROCESS_SWITCHES: dict[str, Callable[[], None]] = {
     function.__name__: function
     for function in (
@@ -105,5 +156,8 @@ PROCESS_SWITCHES: dict[str, Callable[[], None]] = {
         a_wedged_producer_is_kept,
         cursors_move_without_a_fence,
         tokens_are_not_locked,
+        every_copy_is_judged,
+        refusals_keep_what_was_written,
+        numbers_are_drawn_ahead,
     )
 }

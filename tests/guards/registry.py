@@ -153,6 +153,18 @@ GUARDS: tuple[Guard, ...] = (
         f"{_JUDGED}/test_discovery.py::test_living_node_keeps_a_known_ramdisk_waiting",
     ),
     Guard(
+        "an instance joins once",
+        "2",
+        "uses_are_not_kept",
+        f"{_JUDGED}/test_cloud_iid.py::test_it_stays_used_up_when_its_node_is_gone",
+    ),
+    Guard(
+        "clouds sign what counts",
+        "6",
+        "clouds_are_believed",
+        f"{_ATTESTORS}/cloud_iid/test_aws.py::test_a_certificate_that_comes_along_does_not_count",
+    ),
+    Guard(
         "second key is theft",
         "2",
         "second_keys_are_late",
@@ -209,6 +221,8 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard("producer replacement", "5", "a_wedged_producer_is_kept", "tests.faults"),
     Guard("epoch fence", "1", "cursors_move_without_a_fence", "tests.faults"),
-    Guard("inbox claim, over processes", "2", "inbox_claims_everything", "tests.faults"),
+    Guard("savepoint", "3", "refusals_keep_what_was_written", "tests.faults"),
+    Guard("ordered journal", "1", "numbers_are_drawn_ahead", "tests.faults"),
+    Guard("inbox claim, over processes", "2", "every_copy_is_judged", "tests.faults"),
     Guard("spend under lock, over processes", "2", "tokens_are_not_locked", "tests.faults"),
 )

@@ -106,7 +106,17 @@ class Service:
         self.issued += 1
         return self.authority.issue([ordered])[0].der
 
-    def joined(self, request: bytes, *, chain: tuple[bytes, ...] | None = None) -> bytes:
+    def due(self, request: bytes) -> bytes:
+        """Answer that the machine is a node, and should have renewed yesterday."""
+        return self.joined(request, renew_after=self.now - timedelta(days=1))
+
+    def joined(
+        self,
+        request: bytes,
+        *,
+        chain: tuple[bytes, ...] | None = None,
+        renew_after: datetime | None = None,
+    ) -> bytes:
         """Answer that the machine is a node."""
         if chain is None:
             _, csr, _, _ = self.open(request)
@@ -121,7 +131,7 @@ class Service:
             role="node",
             chain=chain,
             allowed_kinds=None,
-            renew_after=self.now + timedelta(hours=16),
+            renew_after=renew_after or self.now + timedelta(hours=16),
         )
 
     def approval(self, request: bytes, seconds: int = 30) -> bytes:

@@ -35,6 +35,13 @@ class Facts:
     bound: dict[bytes, NodeId] = field(default_factory=dict[bytes, NodeId])
     images: dict[str, Image] = field(default_factory=dict[str, Image])
     sites: dict[str, DiscoverySite] = field(default_factory=dict[str, DiscoverySite])
+    accounts: dict[tuple[str, str], CloudAccount] = field(
+        default_factory=dict[tuple[str, str], CloudAccount]
+    )
+    endorsements: dict[bytes, TpmEndorsement] = field(default_factory=dict[bytes, TpmEndorsement])
+    tpm_policies: dict[tuple[str, str], TpmPolicy] = field(
+        default_factory=dict[tuple[str, str], TpmPolicy]
+    )
     agrees: bool = False
     """Whether an operator has agreed to whatever is asked."""
     proofs: dict[tuple[str, bytes], Admission] = field(
@@ -96,16 +103,13 @@ class _Anchors:
         return self._facts.sites.get(kid)
 
     async def cloud_account(self, provider: str, account: str) -> CloudAccount | None:
-        del provider, account
-        return None
+        return self._facts.accounts.get((provider, account))
 
     async def tpm_endorsement(self, ek_sha256: bytes) -> TpmEndorsement | None:
-        del ek_sha256
-        return None
+        return self._facts.endorsements.get(ek_sha256)
 
     async def tpm_policy(self, tenant: TenantId, pool: str) -> TpmPolicy | None:
-        del tenant, pool
-        return None
+        return self._facts.tpm_policies.get((tenant, pool))
 
 
 class _Others:

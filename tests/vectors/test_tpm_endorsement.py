@@ -13,9 +13,9 @@ from watchword.handlers.attestors.tpm.endorsement import (
     Anchors,
     NoChain,
     check_endorsement,
-    ek_sha256,
     load_anchors,
 )
+from watchword.handlers.attestors.tpm.names import ek_sha256
 from watchword.handlers.attestors.tpm.reader import Malformed
 from watchword.handlers.attestors.tpm.structures import read_public_2b
 

@@ -76,6 +76,8 @@ class TpmEndorsement:
     role: Role
     allowed_kinds: tuple[str, ...] | None
     revoked: bool
+    approval: bool = False
+    """Whether an operator has to agree to its first join."""
 
 
 @dataclass(frozen=True, slots=True)

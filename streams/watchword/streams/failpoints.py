@@ -13,10 +13,9 @@ The points, in the order of a request's way:
 `before-commit`                    the transaction is complete but for its COMMIT
 `after-commit-before-response`     committed, and no answer has been sent
 `after-response-before-offset`     the answer is acknowledged, its offset is not marked done
-`relay-before-send`                a wave was read and is not sent
-`relay-after-send`                 a wave is acknowledged, the cursor has not moved
 `relay-before-send`                a relay has read a wave, and sent none of it
 `relay-after-send`                 the wave is acknowledged, and no cursor was moved
+`keeper-after-summary`             summaries are committed with the keeper's cursor
 =================================  ==========================================================
 """
 

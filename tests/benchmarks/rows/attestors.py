@@ -74,7 +74,7 @@ async def image(bench: Bench) -> list[Measure]:
             made = await add_image(desk, second_fact="unsafe_single_factor")
 
             async def rounds(machines: Sequence[Machine], cpu: Cpu) -> int:
-                return _joined(
+                return count_joined(
                     await cpu.ask([await first_request(m, made.prover) for m in machines])
                 )
 
@@ -111,7 +111,7 @@ async def discovery(bench: Bench) -> list[Measure]:
                 )
                 await desk.ask(*[await asserted(m, n) for m, n in zip(known, numbers, strict=True)])
                 again = [await asserted(m, n) for m, n in zip(machines, numbers, strict=True)]
-                return _joined(await cpu.ask(again))
+                return count_joined(await cpu.ask(again))
 
             return await judged_row(
                 "discovery", bench, desk, rounds, together(bare_join(), _bare_assertion())
@@ -136,9 +136,9 @@ async def x509pop(bench: Bench) -> list[Measure]:
                     await next_request(machine, prover, challenge)
                     for (machine, prover), challenge in zip(pairs, asked, strict=True)
                 ]
-                return _joined(await cpu.ask(answers))
+                return count_joined(await cpu.ask(answers))
 
-            floor = together(bare_join(), _bare_round(), _bare_possession(ca))
+            floor = together(bare_join(), one_round(), _bare_possession(ca))
             return await judged_row("x509pop", bench, desk, rounds, floor)
 
 
@@ -148,7 +148,8 @@ def _certified(ca: OperatorCa) -> X509PopProver:
     return X509PopProver(lambda: pem, FileKey(lambda: key), TRUST_DOMAIN)
 
 
-def _joined(answers: Sequence[dict[str, object]]) -> int:
+def count_joined(answers: Sequence[dict[str, object]]) -> int:
+    """Return how many of the answers are joins."""
     return sum(answer["outcome"] == "joined" for answer in answers)
 
 
@@ -193,7 +194,7 @@ def together(*parts: Callable[[], object]) -> Callable[[], object]:
     return once
 
 
-def _bare_round() -> Callable[[], object]:
+def one_round() -> Callable[[], object]:
     """Return what a round costs that ends in no certificate: the seal, the CSR, the answer's signature."""
     suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
     decryption, signing = X25519PrivateKey.generate(), Ed25519PrivateKey.generate()

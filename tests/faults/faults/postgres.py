@@ -8,8 +8,10 @@ from typing import Any
 import asyncpg
 
 from tests.faults.faults.fault import Fault, NotHit, Scale, until
+from tests.faults.judge.tables import AWAY
 from tests.faults.processes.deployment import Deployment
 
+_AT_ONCE = 6
 _OURS = "application_name LIKE 'watchword-%' AND pid <> pg_backend_pid()"
 
 
@@ -103,12 +105,19 @@ async def take_connections(deployment: Deployment, scale: Scale) -> int:
 
 
 async def _take_all(deployment: Deployment, held: list[Any]) -> int:
-    """Open connections until one is refused; return 1 for that refusal."""
-    while True:
+    """Open connections, some at once, until one is refused; return how many were."""
+
+    async def take() -> bool:
         try:
             held.append(await asyncpg.connect(deployment.postgres.dsn, timeout=5))
-        except (asyncpg.PostgresError, OSError, TimeoutError):
-            return 1
+        except AWAY:
+            return False
+        return True
+
+    while True:
+        taken = await asyncio.gather(*(take() for _ in range(_AT_ONCE)))
+        if not all(taken):
+            return taken.count(False)
 
 
 async def read_only(deployment: Deployment, scale: Scale) -> int:
@@ -145,7 +154,7 @@ async def fill_disk(deployment: Deployment, scale: Scale) -> int:
     try:
 
         async def has_given_up() -> bool:
-            with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            with contextlib.suppress(*AWAY):
                 # Uses up the segments that are there already.
                 async with asyncio.timeout(1.0):
                     await postgres.run("SELECT pg_switch_wal()")
@@ -159,11 +168,13 @@ async def fill_disk(deployment: Deployment, scale: Scale) -> int:
     if not primary.is_running:
         await primary.start()
     await until(lambda: _takes_writes(deployment), "the server takes writes again", within_s=30.0)
+    if postgres.standby is not None:
+        await until(postgres.is_streaming, "the standby goes on", within_s=60.0)
     return 1
 
 
 async def _takes_writes(deployment: Deployment) -> bool:
-    with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+    with contextlib.suppress(*AWAY):
         async with asyncio.timeout(5.0):
             rows = await deployment.postgres.run("SELECT pg_is_in_recovery()")
             return not rows[0][0]

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from hashlib import blake2b, sha256
 from typing import Any
 
-from tests.faults.judge.documents import Answer, Unreadable, read_answer
+from tests.faults.judge.documents import Answer, Unreadable, canonical, read_answer
 from tests.faults.judge.findings import Findings
 from tests.faults.judge.ledger import (
+    DEFERRED,
     FINAL,
     INVALID,
     JOINED,
@@ -21,7 +22,7 @@ from tests.faults.judge.ledger import (
 from tests.faults.judge.tables import Row
 from tests.faults.judge.topics import Record
 
-_CODES = {1: JOINED, 2: REFUSED, 3: "deferred", 4: INVALID, 5: UNSUPPORTED}
+_CODES = {1: JOINED, 2: REFUSED, 3: DEFERRED, 4: INVALID, 5: UNSUPPORTED}
 _REFUSED_CONTENT = {"code": "ACCESS_DENIED", "message": "Join refused"}
 
 
@@ -57,6 +58,7 @@ def check_answers(
         if not _is_quarantine(recorded[digest], ledger):
             findings.wrong("inbox row of a request that is not in the topic", digest.hex())
     _check_one_size(found, findings)
+    _check_challenges(found, findings)
     return found
 
 
@@ -112,6 +114,8 @@ def _check_one(
             None if asked.csr_sha256 is None else asked.csr_sha256.hex()
         ):
             findings.wrong("answer about another request or CSR", name)
+        if answer.outcome == DEFERRED and answer.payload[DEFERRED]["type"] != asked.deferral:
+            findings.wrong("deferral of another kind", f"{name}: {answer.payload[DEFERRED]}")
         if answer.outcome == REFUSED and answer.payload["refused"] != _REFUSED_CONTENT:
             findings.wrong("refusal that says more", f"{name}: {answer.payload['refused']}")
         if answer.outcome == UNAVAILABLE and UNAVAILABLE not in asked.outcomes:
@@ -134,6 +138,12 @@ def _compare_with_inbox(
             findings.lost("final answer without an inbox row", name)
         return
     outcome = _CODES[row["outcome"]]
+    if outcome == DEFERRED:
+        if asked.deferral != "approval":
+            findings.wrong("deferral that is recorded", f"{name}: a challenge leaves no row")
+        if final is not None:
+            findings.lost("final answer of which the inbox knows a deferral", name)
+        return
     if outcome in FINAL and final is None:
         findings.lost("recorded outcome that was never answered", f"{name}: {outcome}")
         return
@@ -152,6 +162,20 @@ def _is_quarantine(row: Mapping[str, Any], ledger: Ledger) -> bool:
     return any(blake2b(place, digest_size=32).digest() == row["digest"] for place in places)
 
 
+def _check_challenges(found: Outcomes, findings: Findings) -> None:
+    """Every challenge is fresh, also one that answers the same bytes again."""
+    seen: set[str] = set()
+    for answers in found.answers.values():
+        # One answer may stand there twice, word for word: after an error it is sent again.
+        for told in {canonical(answer.payload): answer.payload for answer in answers}.values():
+            if told["outcome"] != DEFERRED or told[DEFERRED]["type"] != "challenge":
+                continue
+            for name in ("challenge", "state"):
+                if told[DEFERRED][name] in seen:
+                    findings.wrong("challenge that is not fresh", f"{name} {told['requestId']}")
+                seen.add(told[DEFERRED][name])
+
+
 def _check_one_size(found: Outcomes, findings: Findings) -> None:
     """All refusals have the same form: sealed or clear, each kind has one length."""
     for was_sealed in (False, True):
@@ -163,3 +187,12 @@ def _check_one_size(found: Outcomes, findings: Findings) -> None:
         }
         if len(sizes) > 1:
             findings.wrong("refusals of different lengths", sorted(sizes))
+
+
+def challenges_in(found: Outcomes) -> int:
+    """Return how many challenges were handed out."""
+    return sum(
+        answer.outcome == DEFERRED and answer.payload[DEFERRED]["type"] == "challenge"
+        for answers in found.answers.values()
+        for answer in answers
+    )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import asyncpg
 
 from tests.faults.judge.findings import Findings
+from tests.faults.judge.tables import AWAY
 
 _LOOK_S = 0.2
 
@@ -31,7 +32,7 @@ class CursorWatch:
     async def run(self) -> None:
         """Look until cancelled, whatever PostgreSQL does."""
         while True:
-            with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            with contextlib.suppress(*AWAY):
                 connection = await asyncpg.connect(self._dsn(), timeout=3)
                 try:
                     while True:

@@ -5,13 +5,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.faults.judge.admissions import Trust, check_admissions
-from tests.faults.judge.answers import check_answers
+from tests.faults.judge.answers import challenges_in, check_answers
+from tests.faults.judge.approvals import check_approvals
 from tests.faults.judge.canaries import Canaries
 from tests.faults.judge.events import check_events, check_node_histories
 from tests.faults.judge.findings import Findings
 from tests.faults.judge.leaks import check_leaks
 from tests.faults.judge.ledger import Ledger
 from tests.faults.judge.letters import check_letters
+from tests.faults.judge.notes import check_notes
 from tests.faults.judge.refusals import Bound, check_refusals
 from tests.faults.judge.tables import Tables
 from tests.faults.judge.topics import (
@@ -78,6 +80,8 @@ async def judge(evidence: Evidence) -> Verdict:
         nodes = await check_admissions(
             ledger, outcomes, dict(evidence.csr_keys), evidence.trust, tables, findings
         )
+        waited = await check_approvals(ledger, outcomes, tables, findings)
+        notes = await check_notes(ledger, outcomes, tables, findings)
         parked = {
             row["id"]
             for row in await tables.rows("SELECT event_id::text AS id FROM journal_parked")
@@ -98,7 +102,11 @@ async def judge(evidence: Evidence) -> Verdict:
         "records": len(topics[REQUESTS]),
         "answers": len(topics[RESPONSES]),
         "outcomes": len(outcomes.final),
+        "challenges": challenges_in(outcomes),
         "nodes": nodes,
+        "waiting joins": sum(waited.values()),
+        **{f"waiting joins {state}": count for state, count in sorted(waited.items())},
+        "notes of an attestor": notes,
         "events": published.records,
         "events again": published.again,
         "refusals": refused.rows,

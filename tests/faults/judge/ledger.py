@@ -7,6 +7,9 @@ REFUSED = "refused"
 INVALID = "INVALID_INPUT"
 UNSUPPORTED = "UNSUPPORTED"
 UNAVAILABLE = "UNAVAILABLE"
+DEFERRED = "deferred"
+"""Not final: a challenge to answer, or an operator to wait for."""
+
 FINAL = frozenset((JOINED, REFUSED, INVALID, UNSUPPORTED))
 """The outcomes after which nothing more comes."""
 
@@ -29,6 +32,8 @@ class Asked:
     """The public id of the token that is shown."""
     node: str | None = None
     """The node that is to be re-keyed."""
+    deferral: str | None = None
+    """What kind of deferral may be answered: `approval` or `challenge`."""
     dead_letter: bytes | None = field(default=None, repr=False)
     """The bytes that must come out of the dead-letter topic unchanged."""
     deliveries: int = 0
@@ -58,8 +63,8 @@ class Ledger:
         self.poisons: list[Poison] = []
         self.injected_events: set[str] = set()
         """Ids of journal rows that a fault put there, and that were parked."""
-        self.unacknowledged = 0
-        """Writes of which nobody knows whether Kafka has them."""
+        self.decided: dict[bytes, str] = {}
+        """What an operator has decided, `approved` or `rejected`, by the SHA-256 of the CSR."""
 
     def add(self, asked: Asked) -> None:
         """Write down a request before it is sent."""

@@ -6,6 +6,14 @@ from typing import Any
 
 import asyncpg
 
+AWAY = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+)
+"""What is raised where PostgreSQL goes away in the middle of something; a time-out is an `OSError`."""
+
 Row = Any
 """A row by column name."""
 

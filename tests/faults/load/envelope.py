@@ -111,8 +111,12 @@ def make_request(
     envelope: Envelope | None = None,
     *,
     csr: bytes | None = None,
+    state: bytes | None = None,
 ) -> Request:
-    """Return a request that shows `plaintext`; `csr` stands in for the machine's own, unchanged."""
+    """Return a request that shows `plaintext`; `csr` stands in for the machine's own, unchanged.
+
+    `state` is what came with a challenge.
+    """
     envelope = envelope or Envelope()
     csr = machine.csr if csr is None else csr
     request_id = uuid7()
@@ -127,7 +131,7 @@ def make_request(
         (envelope.sealed_role or envelope.role).encode(),
         encryption.kid.encode(),
         reply_public,
-        b"",
+        b"" if state is None else sha256(state).digest(),
         digest,
     )
     public = x25519.X25519PublicKey.from_public_bytes(encryption.public)
@@ -141,7 +145,7 @@ def make_request(
             "requestId": request_id,
             "role": envelope.role,
             "sealed": b64(_SUITE.encrypt(plaintext, public, info=info)),
-            "state": None,
+            "state": None if state is None else b64(state),
             "version": 1,
         }
     )

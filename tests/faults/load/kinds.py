@@ -1,19 +1,20 @@
-"""The kinds of requests, how often each comes, and what may become of it.
+"""The kinds of requests that are one question and one answer, and what may become of each.
 
-A kind is a function that returns sends. A new attestor, rounds or renewals come in as further
-functions and lines of `KINDS`.
+A kind is a function that returns sends; `mix` says how often each comes.
 """
 
 import random
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.faults.judge.ledger import INVALID, JOINED, REFUSED, UNSUPPORTED, Asked
+from tests.faults.load.anchors import Anchors
 from tests.faults.load.envelope import (
     EncryptionKey,
     Envelope,
@@ -27,6 +28,9 @@ from tests.faults.load.envelope import (
 from tests.faults.load.tokens import Token, Tokens
 
 USED_UP = "join-token:used-up"
+
+Then = Callable[[Mapping[str, Any]], "Iterator[Send]"]
+"""What a machine does when it is told to wait or to answer a challenge: it gets the deferral."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class Send:
     """The partition that it goes to, whatever its key is."""
     well_formed: bool = True
     """Whether a gateway would let it pass."""
+    then: Then | None = field(default=None, repr=False)
+    """What follows a deferral, if one is to be expected."""
 
 
 @dataclass(slots=True)
@@ -52,11 +58,14 @@ class Supplies:
     rng: random.Random
     encryption: EncryptionKey
     tokens: Tokens
+    anchors: Anchors
     claims: dict[str, object]
     csr_keys: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
     """The SHA-256 of the public key of each CSR, by the CSR's: for the judge."""
     reclaims: deque[tuple[Token, str]] = field(default_factory=deque[tuple[Token, str]])
     """Tokens that may each reclaim one node."""
+    to_decide: deque[tuple[bytes, str]] = field(default_factory=deque[tuple[bytes, str]])
+    """CSRs that wait for an operator, by their SHA-256, and what the operator will say."""
 
     def show(
         self, machine: Machine, token: Token, *, reply: bool = False, payload: bytes | None = None
@@ -72,7 +81,7 @@ class Supplies:
 Kind = Callable[[Supplies], Iterator[Send]]
 
 
-def _send(  # noqa: PLR0913 - what may differ
+def as_send(  # noqa: PLR0913 - what may differ
     kind: str,
     request: Request,
     outcomes: set[str],
@@ -83,7 +92,10 @@ def _send(  # noqa: PLR0913 - what may differ
     after_s: float = 0.0,
     elsewhere: bool = False,
     well_formed: bool = True,
+    deferral: str | None = None,
+    then: Then | None = None,
 ) -> Send:
+    """Return the write of a request, with what may become of it."""
     asked = Asked(
         digest=request.digest,
         kind=kind,
@@ -94,6 +106,7 @@ def _send(  # noqa: PLR0913 - what may differ
         reply_private=request.reply_private,
         token=None if token is None else token.id,
         node=node,
+        deferral=deferral,
     )
     return Send(
         asked,
@@ -102,6 +115,7 @@ def _send(  # noqa: PLR0913 - what may differ
         after_s=after_s,
         elsewhere=elsewhere,
         well_formed=well_formed,
+        then=then,
     )
 
 
@@ -112,7 +126,7 @@ def join(supplies: Supplies) -> Iterator[Send]:
     """Join with a token that never runs out; one in five wants its answer sealed."""
     token = supplies.rng.choice(supplies.tokens.large)
     request = supplies.show(Machine(), token, reply=supplies.rng.random() < 0.2)
-    yield _send("join", request, {JOINED}, token=token)
+    yield as_send("join", request, {JOINED}, token=token)
 
 
 def single_use(supplies: Supplies) -> Iterator[Send]:
@@ -126,14 +140,14 @@ def single_use(supplies: Supplies) -> Iterator[Send]:
     for _ in range(machines):
         request = supplies.show(Machine(), token)
         after_s = supplies.rng.choice((0.0, 0.0, 0.01, 0.3))
-        yield _send("single-use", request, outcomes, {USED_UP}, token=token, after_s=after_s)
+        yield as_send("single-use", request, outcomes, {USED_UP}, token=token, after_s=after_s)
 
 
 def few_uses(supplies: Supplies) -> Iterator[Send]:
     """Want one of a few uses that everybody wants."""
     token = supplies.rng.choice(supplies.tokens.few)
     request = supplies.show(Machine(), token)
-    yield _send("few-uses", request, {JOINED, REFUSED}, {USED_UP}, token=token)
+    yield as_send("few-uses", request, {JOINED, REFUSED}, {USED_UP}, token=token)
 
 
 def same_csr(supplies: Supplies) -> Iterator[Send]:
@@ -146,7 +160,7 @@ def same_csr(supplies: Supplies) -> Iterator[Send]:
         token = supplies.tokens.single.popleft()
         request = supplies.show(machine, token)
         after_s = supplies.rng.choice((0.0, 0.02, 1.0)) * nth
-        yield _send(
+        yield as_send(
             "same-csr", request, {JOINED}, token=token, after_s=after_s, elsewhere=bool(nth)
         )
 
@@ -158,14 +172,16 @@ def same_key(supplies: Supplies) -> Iterator[Send]:
         token = supplies.rng.choice(supplies.tokens.large)
         request = supplies.show(each, token)
         outcomes = {JOINED, REFUSED}
-        yield _send("same-key", request, outcomes, {"join:key-in-use"}, token=token, elsewhere=True)
+        yield as_send(
+            "same-key", request, outcomes, {"join:key-in-use"}, token=token, elsewhere=True
+        )
 
 
 def being_revoked(supplies: Supplies) -> Iterator[Send]:
     """Show a token that an operator is about to revoke, or has revoked."""
     token = supplies.rng.choice(supplies.tokens.to_revoke)
     request = supplies.show(Machine(), token)
-    yield _send("being-revoked", request, {JOINED, REFUSED}, {"join-token:revoked"}, token=token)
+    yield as_send("being-revoked", request, {JOINED, REFUSED}, {"join-token:revoked"}, token=token)
 
 
 def reclaim(supplies: Supplies) -> Iterator[Send]:
@@ -177,7 +193,7 @@ def reclaim(supplies: Supplies) -> Iterator[Send]:
     while supplies.reclaims and supplies.reclaims[0][1] == node:
         token, _ = supplies.reclaims.popleft()
         request = supplies.show(Machine(), token)
-        yield _send("reclaim", request, {JOINED}, token=token, node=node, elsewhere=True)
+        yield as_send("reclaim", request, {JOINED}, token=token, node=node, elsewhere=True)
 
 
 # Machines that are refused
@@ -187,14 +203,14 @@ def bad_secret(supplies: Supplies) -> Iterator[Send]:
     """Show a token's id with another secret."""
     token = Token(supplies.rng.choice(supplies.tokens.large).id, secrets.token_bytes(32))
     request = supplies.show(Machine(), token, reply=supplies.rng.random() < 0.2)
-    yield _send("bad-secret", request, {REFUSED}, {"join-token:bad-secret"})
+    yield as_send("bad-secret", request, {REFUSED}, {"join-token:bad-secret"})
 
 
 def unknown_token(supplies: Supplies) -> Iterator[Send]:
     """Show a token that nobody made."""
     token = Token(secrets.token_hex(8), secrets.token_bytes(32))
     request = supplies.show(Machine(), token)
-    yield _send("unknown-token", request, {REFUSED}, {"join-token:unknown-token"})
+    yield as_send("unknown-token", request, {REFUSED}, {"join-token:unknown-token"})
 
 
 def unusable_token(supplies: Supplies) -> Iterator[Send]:
@@ -209,14 +225,14 @@ def unusable_token(supplies: Supplies) -> Iterator[Send]:
     of_kind, reason = supplies.rng.choice(choices)
     token = supplies.rng.choice(of_kind)
     request = supplies.show(Machine(), token)
-    yield _send(reason.partition(":")[2], request, {REFUSED}, {reason}, token=token)
+    yield as_send(reason.partition(":")[2], request, {REFUSED}, {reason}, token=token)
 
 
 def malformed_token(supplies: Supplies) -> Iterator[Send]:
     """Show something that is no token."""
     token = supplies.rng.choice(supplies.tokens.large)
     request = supplies.show(Machine(), token, payload=b"no token")
-    yield _send("malformed", request, {REFUSED}, {"join-token:malformed"})
+    yield as_send("malformed", request, {REFUSED}, {"join-token:malformed"})
 
 
 def moved_seal(supplies: Supplies) -> Iterator[Send]:
@@ -226,7 +242,7 @@ def moved_seal(supplies: Supplies) -> Iterator[Send]:
     request = make_request(
         Machine(), evidence, supplies.encryption, Envelope(role="site", sealed_role="node")
     )
-    yield _send("moved-seal", request, {REFUSED}, {"join:unseal"})
+    yield as_send("moved-seal", request, {REFUSED}, {"join:unseal"})
 
 
 # What is not understood
@@ -263,7 +279,7 @@ def bad_csr(supplies: Supplies) -> Iterator[Send]:
             csr = machine.csr
     evidence = plaintext(b"evidence", supplies.claims)
     request = make_request(machine, evidence, supplies.encryption, csr=csr)
-    yield _send(kind, request, {INVALID}, {f"join:{kind}"}, well_formed=False)
+    yield as_send(kind, request, {INVALID}, {f"join:{kind}"}, well_formed=False)
 
 
 def _with_another_signature(machine: Machine) -> bytes:
@@ -281,31 +297,10 @@ def unknown_attestor(supplies: Supplies) -> Iterator[Send]:
     request = make_request(
         Machine(), plaintext(b"evidence", supplies.claims), supplies.encryption, envelope
     )
-    yield _send("unknown-attestor", request, {UNSUPPORTED}, {"join:unknown-attestor"})
+    yield as_send("unknown-attestor", request, {UNSUPPORTED}, {"join:unknown-attestor"})
 
 
 def bad_plaintext(supplies: Supplies) -> Iterator[Send]:
     """Seal something that is not a payload and claims."""
     request = make_request(Machine(), b"\xff" * 20, supplies.encryption)
-    yield _send("claims-malformed", request, {INVALID}, {"join:claims-malformed"})
-
-
-KINDS: dict[Kind, int] = {
-    join: 34,
-    single_use: 6,
-    few_uses: 6,
-    same_csr: 4,
-    same_key: 3,
-    being_revoked: 5,
-    reclaim: 3,
-    bad_secret: 9,
-    unknown_token: 5,
-    unusable_token: 7,
-    malformed_token: 2,
-    moved_seal: 3,
-    undecodable: 4,
-    bad_csr: 4,
-    unknown_attestor: 3,
-    bad_plaintext: 2,
-}
-"""How often each kind comes, out of a hundred."""
+    yield as_send("claims-malformed", request, {INVALID}, {"join:claims-malformed"})

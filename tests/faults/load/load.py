@@ -3,7 +3,8 @@
 import asyncio
 import random
 import time
-from collections.abc import Coroutine
+from collections import Counter
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 from tests.faults.judge.ledger import JOINED, Ledger
 from tests.faults.load.http_sender import HttpSender
 from tests.faults.load.kafka_sender import KafkaSender
-from tests.faults.load.kinds import KINDS, Send, Supplies
+from tests.faults.load.kinds import Send, Supplies, Then
+from tests.faults.load.mix import KINDS
 from tests.faults.load.tail import Tail
 from tests.faults.load.tokens import Operator
 
@@ -20,6 +22,7 @@ _AGAIN = 0.15
 _AGAIN_AFTER_S = (0.0, 0.0, 0.02, 1.0, 5.0)
 _ASKED_FOR = 0.25
 """The share of what goes through gateways whose answers are asked for through gateways."""
+_SLOT_S = 10.0
 
 
 @dataclass(slots=True)
@@ -37,6 +40,36 @@ class LoadOptions:
 
 
 @dataclass(slots=True)
+class Pace:
+    """How well the machines kept their time: whether it was this process that was slow."""
+
+    begun: float = field(default_factory=time.monotonic)
+    requests: int = 0
+    """Requests begun while the load lasted; copies of the same bytes are not counted."""
+    by_slot: Counter[int] = field(default_factory=Counter[int])
+    """The same by tenths of a second times a hundred: slots of ten seconds."""
+    latest_s: float = 0.0
+    """The longest that an arrival came behind its time."""
+    seconds: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Requests a second over all."""
+        return self.requests / max(self.seconds, 0.001)
+
+    @property
+    def least_rate(self) -> float:
+        """Requests a second in the worst whole slot."""
+        slots = range(int(self.seconds / _SLOT_S))
+        return min((self.by_slot[slot] for slot in slots), default=0) / _SLOT_S
+
+    def count(self) -> None:
+        """Count a request that is begun now."""
+        self.requests += 1
+        self.by_slot[int((time.monotonic() - self.begun) / _SLOT_S)] += 1
+
+
+@dataclass(slots=True)
 class Load:
     """The machines and the operator of one round."""
 
@@ -51,6 +84,9 @@ class Load:
     """Requests whose answer no gateway gave in time."""
     sends: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     arrivals: int = 0
+    pace: Pace = field(default_factory=Pace)
+    exchanges: dict[bytes, Then] = field(default_factory=dict[bytes, Then])
+    """What follows if a request is deferred, by its digest."""
 
     @property
     def rng(self) -> random.Random:
@@ -60,12 +96,15 @@ class Load:
     async def run(self, stop: asyncio.Event) -> None:
         """Let machines arrive until told to stop; what was begun goes on."""
         kinds, weights = list(KINDS), list(KINDS.values())
-        begun = time.monotonic()
+        pace = self.pace = Pace()
+        self.tail.on_deferral = self._deferred
         while not stop.is_set():
             # By the clock, not by pauses: what a slow moment held up arrives at once.
-            due = int((time.monotonic() - begun) * self.options.rate)
+            due = int((time.monotonic() - pace.begun) * self.options.rate)
             while self.arrivals < due:
                 self.arrivals += 1
+                late_s = time.monotonic() - pace.begun - self.arrivals / self.options.rate
+                pace.latest_s = max(pace.latest_s, late_s)
                 kind = self.rng.choices(kinds, weights)[0]
                 for send in kind(self.supplies):
                     self.begin(send)
@@ -74,10 +113,14 @@ class Load:
             with suppress(TimeoutError):
                 async with asyncio.timeout(1 / self.options.rate):
                     await stop.wait()
+        pace.seconds = time.monotonic() - pace.begun
 
     def begin(self, send: Send) -> None:
         """Write a request down, then send it, and perhaps its copies."""
         self.ledger.add(send.asked)
+        self.pace.count()
+        if send.then is not None:
+            self.exchanges[send.asked.digest] = send.then
         through_gateway = (
             self.http is not None
             and send.well_formed
@@ -89,8 +132,22 @@ class Load:
             copy = replace(send, after_s=again_s, elsewhere=self.rng.random() < 0.7)
             self._spawn(self._deliver(copy, through_gateway=False))
 
+    def _deferred(self, digest: bytes, told: Mapping[str, Any]) -> None:
+        """Go on with a machine that was told to wait or to answer; the first answer counts."""
+        then = self.exchanges.pop(digest, None)
+        if then is None:
+            return
+        for send in then(told):
+            self.begin(send)
+        while self.supplies.to_decide:
+            self._spawn(self._decide(*self.supplies.to_decide.popleft()))
+
+    async def _decide(self, csr_sha256: bytes, word: str) -> None:
+        if await self.operator.decide(csr_sha256, word):
+            self.ledger.decided[csr_sha256] = word
+
     async def drain(self) -> None:
-        """Return when every send has come to its end."""
+        """Return when every send, and whatever follows from it, has come to its end."""
         while self.sends:
             await asyncio.wait(self.sends)
 

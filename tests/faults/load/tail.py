@@ -5,6 +5,7 @@ import base64
 import json
 import time
 from collections import Counter, deque
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -26,6 +27,8 @@ class Tail:
         """Write the times of answers into the ledger."""
         self._servers = bootstrap_servers
         self._ledger = ledger
+        self.on_deferral: Callable[[bytes, Mapping[str, Any]], None] = lambda _digest, _told: None
+        """Takes the digest of a request that was deferred, and what the machine was told."""
         self._positions: dict[TopicPartition, int] = {}
         self.events: dict[str, float] = {}
         """When each event was first seen, on the wall clock, by its id."""
@@ -93,5 +96,10 @@ class Tail:
         except (ValueError, IndexError, KeyError):
             return  # The judge says what is wrong with it.
         self._ledger.answer(digest, time.monotonic())
-        if payload.get("outcome") == "joined":
-            self.joined.append((digest, payload["joined"]["nodeId"]))
+        match payload.get("outcome"):
+            case "joined":
+                self.joined.append((digest, payload["joined"]["nodeId"]))
+            case "deferred":
+                self.on_deferral(digest, payload["deferred"])
+            case _:
+                pass

@@ -24,6 +24,10 @@ class Operator(Protocol):
         """Let nobody join with this token any more."""
         ...
 
+    async def decide(self, csr_sha256: bytes, word: str) -> bool:
+        """Let a waiting join be `approved` or `rejected`; tell whether it was one that waited."""
+        ...
+
 
 EXPECTED_SERIAL = "serial-that-is-expected"
 _STOCK = 300

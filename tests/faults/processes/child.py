@@ -43,6 +43,8 @@ class Child:
     health_port: int
     extra: dict[str, str] = field(default_factory=dict[str, str])
     """Variables for the next start: a clock that is wrong, a guard that is off."""
+    installed: Path | None = None
+    """A folder with packages that it finds, as if they were installed."""
     process: ServerProcess | None = None
     is_held: bool = False
     """Nobody is to start it again for now."""
@@ -71,6 +73,8 @@ class Child:
         self.is_meant_to_end = False
         self.started_at = time.monotonic()
         python_path = [str(ROOT)]
+        if self.installed is not None:
+            python_path.append(str(self.installed))
         if "FAULTS_CLOCK_SHIFT_S" in self.extra:
             python_path.insert(0, str(ROOT / "tests" / "faults" / "seams" / "clock"))
         self.process = ServerProcess.spawn(

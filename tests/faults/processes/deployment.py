@@ -33,8 +33,10 @@ from tests.faults.load.tokens import Tokens
 from tests.faults.processes.fleet import Fleet, Sizes
 from tests.faults.processes.kafka import Kafka
 from tests.faults.processes.operators import OperatorProcess
-from tests.faults.processes.postgres import Postgres
+from tests.faults.processes.plug_ins import ATTESTORS, install
+from tests.faults.processes.postgres import ROLE, Postgres
 from tests.faults.processes.scratch import remove, scratch_folder
+from tests.faults.seams.attestors import HIDDEN
 
 TRUST_DOMAIN = "faults.example"
 GROUP = "watchword-verifier"
@@ -42,6 +44,7 @@ BOUND = Bound(limit=20, window_s=10.0, attestor_limit=80, exempt=5)
 RELAY_LEASE_S = 3.0
 KEEPER_LEASE_S = 3.0
 KEEPER_PERIOD_S = 5.0
+APPROVAL_RETRY_AFTER_S = 2
 
 _ROUND_PARTITIONS = {
     REQUESTS: 6,
@@ -113,8 +116,13 @@ async def deployed(
             starts.create_task(kafka.start())
             starts.create_task(postgres.start(small_disk=layout.small_disk))
         fleet = Fleet(
-            folder, _configured(scratch, kafka, postgres, layout), layout.sizes, layout.guard_off
+            folder,
+            _configured(scratch, kafka, postgres, layout),
+            layout.sizes,
+            layout.guard_off,
+            install(scratch),
         )
+        await _prepare_notes(postgres)
         pin = await asyncio.to_thread(_set_up, fleet)
         if layout.standby:
             await postgres.add_standby()
@@ -124,15 +132,16 @@ async def deployed(
         operator = await OperatorProcess.start(scratch / "dsn", folder / "operator.log")
         stack.push_async_callback(operator.close)
         tokens = await Tokens.made(operator, single=layout.single_use, few_uses=150)
+        anchors = await operator.make_anchors()
         trust, encryption = await _published(kafka, pin)
         claims, marks = _claims()
         ledger = Ledger()
-        supplies = Supplies(rng, encryption, tokens, claims)
+        supplies = Supplies(rng, encryption, tokens, anchors, claims)
         tail = Tail(kafka.bootstrap_servers, ledger)
         http = HttpSender(fleet.gateways, rng) if fleet.gateways else None
         sender = KafkaSender(kafka.bootstrap_servers, rng)
         load = Load(supplies, ledger, sender, http, tail, operator, options)
-        canaries = Canaries([*marks, *_keys(scratch / "keys"), *_secrets(tokens, postgres)])
+        canaries = Canaries([*marks, *_keys(scratch / "keys"), *_secrets(supplies, postgres)])
         stack.push_async_callback(sender.close)
         if http is not None:
             stack.push_async_callback(http.close)
@@ -151,12 +160,14 @@ def _configured(scratch: Path, kafka: Kafka, postgres: Postgres, layout: Layout)
     dsn.write_text(postgres.dsn)
     replicas = min(3, layout.kafka_nodes)
     partitions = "\n".join(f'"{name}" = {count}' for name, count in _ROUND_PARTITIONS.items())
+    attestors = "\n".join(f"[attestors.{name}]" for name in ATTESTORS)
     config = scratch / "config.toml"
     config.write_text(
         f"""
 [deployment]
 trust_domain = "{TRUST_DOMAIN}"
 cluster = "faults"
+approval_retry_after_s = {APPROVAL_RETRY_AFTER_S}
 [database]
 url_file = "{dsn}"
 [kafka]
@@ -175,6 +186,9 @@ lease_s = {KEEPER_LEASE_S}
 limit = {BOUND.limit}
 window_s = {BOUND.window_s}
 attestor_limit = {BOUND.attestor_limit}
+[attestors]
+enabled = [{", ".join(f'"{name}"' for name in ATTESTORS)}]
+{attestors}
 [gateway]
 requests_per_address = 100000
 waiters_per_address = 10000
@@ -225,11 +239,23 @@ def _claims() -> tuple[dict[str, object], list[Canary]]:
     return claims, [*canaries, Canary("claim macs", mac.encode())]
 
 
-def _secrets(tokens: Tokens, postgres: Postgres) -> list[Canary]:
-    """Return some tokens' secrets (all would take long to look for), and the database's password."""
+async def _prepare_notes(postgres: Postgres) -> None:
+    """Make the table of the attestor that brings its own SQL."""
+    await postgres.run("CREATE TABLE public.notes (csr bytea NOT NULL)")
+    await postgres.run(f"GRANT INSERT, SELECT ON public.notes TO {ROLE}")
+
+
+def _secrets(supplies: Supplies, postgres: Postgres) -> list[Canary]:
+    """Return some secrets of machines (all would take long to look for), and the database's password."""
+    tokens = supplies.tokens
     shown = [*tokens.large, *tokens.few, *tokens.revoked, *tokens.expired, *tokens.expecting]
     found = [Canary(f"secret of token {token.id}", token.secret) for token in shown]
-    return [*found, Canary("password of the database", postgres.password.encode())]
+    return [
+        *found,
+        Canary("secret of the image", supplies.anchors.image.secret),
+        Canary("secret in a challenge's state", HIDDEN),
+        Canary("password of the database", postgres.password.encode()),
+    ]
 
 
 def _keys(directory: Path) -> list[Canary]:

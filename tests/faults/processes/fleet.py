@@ -41,6 +41,8 @@ class Fleet:
     sizes: Sizes = field(default_factory=Sizes)
     guard_off: str | None = None
     """The switch of `tests.guards.switches` that every process throws at its start."""
+    installed: Path | None = None
+    """A folder with packages that workers find, as if they were installed."""
     children: dict[str, Child] = field(default_factory=dict[str, Child])
     exits: list[Exit] = field(default_factory=list[Exit])
     gateway_ports: list[int] = field(default_factory=list[int])
@@ -72,7 +74,10 @@ class Fleet:
             **own,
         }
         extra = {"FAULTS_GUARD_OFF": self.guard_off} if self.guard_off else {}
-        self.children[name] = Child(name, role, folder, environment, port, extra)
+        child = Child(name, role, folder, environment, port, extra)
+        if role == "worker" and self.installed is not None:
+            child.installed = self.installed
+        self.children[name] = child
 
     def of(self, role: str) -> list[Child]:
         """Return the processes of a role."""

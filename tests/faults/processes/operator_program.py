@@ -12,19 +12,26 @@ import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
 from watchword.handlers.errors import Conflict, Unavailable
 from watchword.handlers.operators.actor import Actor
+from watchword.handlers.operators.grants import Grant
+from watchword.handlers.operators.images import ImageOrder, create_image
 from watchword.handlers.operators.places import create_place, create_tenant
+from watchword.handlers.operators.requests import Seen, approve, list_requests, reject
+from watchword.handlers.operators.site_keys import SiteKeyOrder, add_site_key
 from watchword.handlers.operators.tokens import TokenOrder, create_token, revoke_token
+from watchword.handlers.store.approvals import RequestFilter
 from watchword.handlers.store.connection import Database
 
 DSN_FILE = "FAULTS_DSN_FILE"
 TENANT, POOL = "acme", "racks"
 _REST_S = 0.2
 _ACTOR = Actor("operator of the fault suite", "load")
+_PAGE = 1000
 
 T = TypeVar("T")
 
@@ -59,6 +66,53 @@ async def _found(database: Database) -> None:
     await _unless_there(lambda: create_place(database, _ACTOR, "pool", TENANT, POOL))
 
 
+async def _make_anchors(database: Database, site: str, public: bytes) -> dict[str, str]:
+    """Make an image that an operator's word has to go with, and trust the key of a site's agent."""
+    await _unless_there(lambda: create_place(database, _ACTOR, "site", TENANT, site))
+    image = await _again(
+        lambda: create_image(database, _ACTOR, ImageOrder(grant=Grant(tenant=TENANT, pool=POOL)))
+    )
+    _, image_id, secret = image.text.split(".")
+    order = SiteKeyOrder(tenant=TENANT, site=site, pool=POOL, public_key=public)
+    await _unless_there(lambda: add_site_key(database, _ACTOR, order))
+    raw = base64.urlsafe_b64decode(secret + "=")
+    return {"image": image_id, "secret": raw.hex(), "kid": sha256(public).hexdigest()[:16]}
+
+
+async def _decide(database: Database, csr_sha256: bytes, word: str) -> bool:
+    """Decide on the waiting join of a CSR; tell whether that was decided so, now or by a try before."""
+    while True:
+        row = await _again(lambda: _waiting(database, csr_sha256))
+        if row is None:
+            return False
+        if row["state"] != "pending":
+            return bool(row["state"] == word)
+        seen = [Seen(row["id"], row["version"])]
+        decide = approve if word == "approved" else reject
+        try:
+            await _again(partial(decide, database, _ACTOR, seen))
+        except Conflict:
+            continue  # Decided by a try of which nobody heard, or it has changed: look again.
+        return True
+
+
+async def _waiting(database: Database, csr_sha256: bytes) -> dict[str, Any] | None:
+    """Return the join request of a CSR, looked for as an operator would: page by page."""
+    for state in ("pending", "approved", "rejected"):
+        after = None
+        while True:
+            page = await list_requests(
+                database, RequestFilter(state=state, tenant=TENANT, after=after), limit=_PAGE
+            )
+            found = [row for row in page if bytes(row["csr_sha256"]) == csr_sha256]
+            if found:
+                return dict(found[0])
+            if len(page) < _PAGE:
+                break
+            after = page[-1]["id"]
+    return None
+
+
 async def _unless_there(work: Callable[[], Awaitable[object]]) -> None:
     try:
         await _again(work)
@@ -78,6 +132,11 @@ async def _serve() -> None:
                 await _found(database)
             case "make":
                 result = await _make(database, order)
+            case "anchors":
+                public = bytes.fromhex(order["public"])
+                result = await _make_anchors(database, order["site"], public)
+            case "decide":
+                result = await _decide(database, bytes.fromhex(order["csr"]), order["word"])
             case _:
                 await _unless_there(partial(revoke_token, database, _ACTOR, order["token"]))
         sys.stdout.write(json.dumps(result) + "\n")

@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any, Self
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tests.faults.load.anchors import SITE, Anchors, ImageSecret, SiteAgent
 from tests.faults.load.tokens import Token
 from tests.faults.processes.operator_program import DSN_FILE
 from tests.support.folders import ROOT
@@ -50,6 +53,18 @@ class OperatorProcess:
         """Let nobody join with this token any more."""
         await self._order(do="revoke", token=token.id)
 
+    async def decide(self, csr_sha256: bytes, word: str) -> bool:
+        """Let a waiting join be `approved` or `rejected`; tell whether it was one that waited."""
+        return bool(await self._order(do="decide", csr=csr_sha256.hex(), word=word))
+
+    async def make_anchors(self) -> Anchors:
+        """Make an image's secret, and trust a site's agent."""
+        key = Ed25519PrivateKey.generate()
+        public = key.public_key().public_bytes_raw().hex()
+        made = await self._order(do="anchors", site=SITE, public=public)
+        image = ImageSecret(made["image"], bytes.fromhex(made["secret"]))
+        return Anchors(image, SiteAgent(made["kid"], key))
+
     async def close(self) -> None:
         """End the process."""
         if self._process.returncode is None:
@@ -61,18 +76,17 @@ class OperatorProcess:
         if writer is None or reader is None:
             message = "the operator has no pipes"
             raise RuntimeError(message)
+        # An order that was begun is carried out, and the next one waits for that, whoever gave it up.
+        return await asyncio.shield(self._exchange(writer, reader, order))
+
+    async def _exchange(
+        self, writer: asyncio.StreamWriter, reader: asyncio.StreamReader, order: dict[str, Any]
+    ) -> Any:  # noqa: ANN401 - JSON
         async with self._one_at_a_time:
-            # An order that was begun is carried out, whoever was waiting for it.
-            return await asyncio.shield(_exchange(writer, reader, order))
-
-
-async def _exchange(
-    writer: asyncio.StreamWriter, reader: asyncio.StreamReader, order: dict[str, Any]
-) -> Any:  # noqa: ANN401 - JSON
-    writer.write(json.dumps(order).encode() + b"\n")
-    await writer.drain()
-    line = await reader.readline()
-    if not line:
-        message = "the operator has ended"
-        raise RuntimeError(message)
-    return json.loads(line)
+            writer.write(json.dumps(order).encode() + b"\n")
+            await writer.drain()
+            line = await reader.readline()
+        if not line:
+            message = "the operator has ended"
+            raise RuntimeError(message)
+        return json.loads(line)

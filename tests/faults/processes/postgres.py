@@ -22,7 +22,8 @@ from watchword.streams.dev.postgres import EmbeddedPostgres
 
 DATABASE = ROLE = "watchword"
 _STANDBY = "standby"
-_WAL_MIB = 64
+_WAL_MIB = 192
+"""Room for what a slow checkpoint and a standby that lags leave behind: only the fault is to fill it."""
 _STREAMING_S = 20.0
 _PROMOTION_S = 20.0
 
@@ -40,7 +41,7 @@ _SETTINGS = {
 
 
 class SmallDisk:
-    """A file system in memory of 64 MB, for the log of transactions; only root can mount one."""
+    """A small file system in memory for the log of transactions; only root can mount one."""
 
     def __init__(self, folder: Path, account: ServerAccount | None) -> None:
         """Mount it."""
@@ -167,9 +168,14 @@ class Postgres:
         await standby.start()
         self.standby = standby
         async with asyncio.timeout(_STREAMING_S):
-            while not await self.run("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'"):
+            while not await self.is_streaming():
                 await asyncio.sleep(0.1)
         await self._await_standby(_STANDBY)
+
+    async def is_streaming(self) -> bool:
+        """Tell whether the standby gets what is committed."""
+        rows = await self.run("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'")
+        return bool(rows)
 
     async def promote(self) -> None:
         """Kill the primary, and let the standby take its place."""
@@ -186,13 +192,6 @@ class Postgres:
         await old.remove()
         if disk is not None:
             disk.remove()
-
-    async def forget_standby(self) -> None:
-        """Do without a standby."""
-        if self.standby is not None:
-            await self._await_standby("")
-            await self.standby.remove()
-            self.standby = None
 
     async def remove(self) -> None:
         """Kill the servers and delete what they have."""
@@ -241,6 +240,10 @@ class Postgres:
                 "--wal-method=stream",
                 "--checkpoint=fast",
                 "--no-sync",
+                # The primary keeps what its standby has not got: a standby that can never catch up
+                # stops every commit for good.
+                "--create-slot",
+                f"--slot={_STANDBY}",
             ],
             check=True,
             capture_output=True,
@@ -254,6 +257,7 @@ class Postgres:
             # A password from a file would have to be the server user's own.
             conf.write(
                 f"primary_conninfo = '{source} password={password} application_name={_STANDBY}'\n"
+                f"primary_slot_name = '{_STANDBY}'\n"
                 "synchronous_standby_names = ''\n"
             )
         (cluster / "standby.signal").touch()

@@ -177,6 +177,31 @@ async def test_agent_killed_while_it_installs_has_its_files_when_it_comes_back(
     assert not (agent.state / "exchange").exists()
 
 
+async def test_running_agent_renews_and_goes_on_when_it_is_killed_in_between(
+    gateway: ScriptedGateway, agent: Agent, service: Service
+) -> None:
+    """SIGKILL while the renewal is on its way: the next agent asks for the same key, and gets it."""
+    gateway.reactions = [service.due, lambda _: None, service.joined]
+    async with serving(gateway) as url:
+        await agent.bootstrap(url)
+        process = await agent.joining("run", url)
+        await until(lambda: len(gateway.posted) == 2, "it asked for a renewal", within_s=60)
+        process.kill()
+        await process.wait()
+        process = await agent.joining("run", url)
+        sets = agent.state / "identity"
+        await until((sets / "000002").is_dir, "it renewed", within_s=60)
+        await until(lambda: not (agent.state / "renewal").exists(), "it is done", within_s=60)
+        process.send_signal(signal.SIGTERM)
+        code, _ = await agent.finish(process)
+
+    assert code == 0, agent.said()
+    joined, *renewals = gateway.posted
+    assert len(set(renewals)) == 1
+    assert [service.open(request)[0].kind for request in (joined, renewals[0])] == ["join", "renew"]
+    agent.check_files()
+
+
 async def test_running_agent_is_small_and_ends_on_sigterm(
     gateway: ScriptedGateway, agent: Agent, service: Service
 ) -> None:

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -11,9 +12,13 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.support.clouds import Certified, Cms, Folder, certify
 from tests.support.joins import Bench, Machine, join_bench
 from tests.support.proving import approve_all, ban, last_reason
+from watchword.handlers.attestor import Subject
 from watchword.handlers.attestors.cloud_iid.anchors import AnchorFolder
 from watchword.handlers.attestors.cloud_iid.evidence import CloudEvidence
 from watchword.handlers.attestors.cloud_iid.verifier import CloudIidAttestor
+from watchword.handlers.operators.actor import Actor
+from watchword.handlers.operators.reclaims import ReclaimOrder, grant_reclaim
+from watchword.handlers.store.connection import Database
 from watchword.schemas.ids import Role
 
 pytestmark = pytest.mark.postgres
@@ -128,6 +133,32 @@ async def test_it_stays_used_up_when_its_node_is_gone(bench: Bench, instance: In
 
     assert await outcome(bench, instance) == "refused"
     assert await last_reason(bench) == "cloud-iid:replayed"
+
+
+@pytest.mark.case("B11")
+@pytest.mark.case("B12")
+async def test_a_grant_lets_one_lost_instance_back_once(
+    bench: Bench, instance: Instance, database: str
+) -> None:
+    """A disk that was lost must cost neither a new account nor a switch that opens all the others."""
+    await allow(bench)
+    other = replace(instance, instance="i-00000000000000002")
+    (answer,) = await bench.ask(bench.machine().request(instance.payload(), attestor="cloud-iid"))
+    node = answer["joined"]["nodeId"]
+    assert await outcome(bench, other) == "joined"
+    subject = Subject("cloud-instance", f"aws/{ACCOUNT}/{instance.instance}")
+    store = Database(database, application_name="test")
+    try:
+        order = ReclaimOrder(node=UUID(node), attestor="cloud-iid", subject=subject)
+        await grant_reclaim(store, Actor("ada", "its disk was lost"), order)
+    finally:
+        await store.close()
+
+    assert await outcome(bench, other) == "refused"
+    (again,) = await bench.ask(bench.machine().request(instance.payload(), attestor="cloud-iid"))
+    assert again["joined"]["nodeId"] == node
+    assert await outcome(bench, instance) == "refused"
+    assert await last_reason(bench) == "cloud-iid:bound-elsewhere"
 
 
 @pytest.mark.case("B26")

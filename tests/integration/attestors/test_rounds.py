@@ -2,7 +2,7 @@
 
 from base64 import b64decode
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import sha256
 
@@ -29,7 +29,6 @@ from watchword.handlers.attestors.x509pop.prover import FileKey, X509PopProver
 from watchword.handlers.attestors.x509pop.verifier import X509PopAttestor
 from watchword.handlers.crypto.state import StateSealer
 from watchword.schemas.ids import TenantId
-from watchword.schemas.reasons import Reason
 
 pytestmark = pytest.mark.postgres
 
@@ -41,10 +40,12 @@ CONFIG = Config(
 
 
 class Second(X509PopAttestor):
-    """The same verifier under another id, and without reasons of its own: their codes are the other's."""
+    """The same verifier under another id, with reasons of its own."""
 
     id = "second"
-    reasons = (Reason("challenge", "WX0404", "high", "The challenge is none of this attestor's."),)
+    reasons = tuple(
+        replace(reason, code=f"WX1{reason.code[3:]}") for reason in X509PopAttestor.reasons
+    )
 
 
 def prover_of(held: Held) -> X509PopProver:

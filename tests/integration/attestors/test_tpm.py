@@ -433,3 +433,103 @@ def _answer_in(payload: bytes) -> Any:  # noqa: ANN401 - a TpmAnswer
     from watchword.handlers.attestors.tpm.evidence import TpmEvidence  # noqa: PLC0415
 
     return TpmEvidence.decode(payload).answer
+
+
+FIRST_SEEN: dict[str, Any] = {
+    "pcrs": [0, 7],
+    "banks": ["sha256"],
+    "log": "ignored",
+    "unsafe_first_seen": True,
+}
+
+
+async def test_values_first_seen_of_a_node_are_the_ones_that_it_keeps(bench: Bench) -> None:
+    """The first boot is taken on trust, and written down with the node; another boot is another machine's."""
+    prover = await _enrolled(bench)
+    await set_policy(bench, FIRST_SEEN)
+    assert (await join(bench, bench.machine(), prover))["outcome"] == "joined"
+    assert (await join(bench, bench.machine(), prover))["outcome"] == "joined"
+    before = prover.tpm.pcrs[7]
+    prover.tpm.pcrs[7] = b"\x77" * 32
+    assert (await join(bench, bench.machine(), prover))["outcome"] == "refused"
+    assert await last_reason(bench) == "tpm:pcr-changed"
+
+    # An update that was announced is listed for the pool; what was seen first stays good.
+    await set_policy(bench, {**FIRST_SEEN, "values": {"sha256": {"7": ["77" * 32]}}})
+    assert (await join(bench, bench.machine(), prover))["outcome"] == "joined"
+    prover.tpm.pcrs[7] = before
+    assert (await join(bench, bench.machine(), prover))["outcome"] == "joined"
+    # Another node has values of its own.
+    other = await _enrolled(bench)
+    other.tpm.pcrs[7] = b"\x55" * 32
+    assert (await join(bench, bench.machine(), other))["outcome"] == "joined"
+    assert await bench.one("SELECT count(*) FROM nodes") == 2
+
+
+async def test_values_of_a_refused_join_are_not_the_first_seen(bench: Bench) -> None:
+    """They are written in the transaction of the admission, or not at all."""
+    prover = await _enrolled(bench)
+    await set_policy(bench, FIRST_SEEN)
+    await ban(bench, "ek", sha256(prover.tpm.ek[2:]).hexdigest())
+    assert (await join(bench, bench.machine(), prover))["outcome"] == "refused"
+    assert await bench.one("SELECT count(*) FROM node_subjects") == 0
+
+    await bench.fetch("DELETE FROM bans")
+    prover.tpm.pcrs[0] = b"\x44" * 32
+    assert (await join(bench, bench.machine(), prover))["outcome"] == "joined"
+
+
+async def test_enrolled_chip_may_have_to_wait_for_its_first_join(bench: Bench) -> None:
+    """A list from a supplier says which chips were sold, and a person which machine stands where."""
+    prover, machine = await _enrolled(bench), bench.machine()
+    await bench.fetch("UPDATE tpm_endorsements SET approval = true")
+    waits = await join(bench, machine, prover)
+    assert waits["deferred"]["type"] == "approval"
+    assert await bench.one("SELECT count(*) FROM nodes") == 0
+
+    await approve_all(bench)
+    assert (await join(bench, machine, prover))["outcome"] == "joined"
+    assert (await join(bench, bench.machine(), prover))["outcome"] == "joined"
+    assert await bench.one("SELECT count(*) FROM nodes") == 1
+
+
+_NODE = "SELECT to_jsonb(n)::text FROM nodes n ORDER BY id"
+
+
+async def test_known_nodes_key_with_another_chip_is_refused(bench: Bench) -> None:
+    """Who copies a node's disk into another machine has its key and not its chip; the node is not touched."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    first = await _enrolled(bench)
+    assert (await join(bench, Machine(bench.seal_to, key), first))["outcome"] == "joined"
+    before = await bench.fetch(_NODE)
+
+    other = await _enrolled(bench)
+    copies = [Machine(bench.seal_to, key) for _ in range(20)]
+    answers = await asyncio.gather(*(join(bench, copy, other) for copy in copies))
+    assert {answer["outcome"] for answer in answers} == {"refused"}
+    assert await bench.fetch("SELECT DISTINCT attestor || ':' || reason FROM refusals") == [
+        ("join:key-in-use",)
+    ]
+    # Nor does its attestation key help, which is in another chip.
+    other.tpm.ak, other.tpm.ak_key = first.tpm.ak, first.tpm.ak_key
+    other.changes = {"secret": bytes(32)}
+    refused = await asyncio.gather(*(join(bench, bench.machine(), other) for _ in range(20)))
+    assert {answer["outcome"] for answer in refused} == {"refused"}
+    assert await last_reason(bench) == "tpm:activation"
+    assert await bench.fetch(_NODE) == before
+
+
+@pytest.mark.case("B53")
+async def test_bad_quote_of_a_node_costs_it_nothing_but_this_join(bench: Bench) -> None:
+    """A refusal is counted and told; the node and its certificate stay, and the next good quote is taken."""
+    prover = await _enrolled(bench)
+    assert (await join(bench, bench.machine(), prover))["outcome"] == "joined"
+    before = await bench.fetch(_NODE)
+    prover.changes = {"values": b"\x22" * 32 * 6}
+    assert (await join(bench, bench.machine(), prover))["outcome"] == "refused"
+    assert await last_reason(bench) == "tpm:quote"
+    assert await bench.fetch(_NODE) == before
+    assert await bench.one("SELECT count(*) FROM node_certs WHERE revoked_at IS NOT NULL") == 0
+
+    prover.changes = {}
+    assert (await join(bench, bench.machine(), prover))["outcome"] == "joined"

@@ -86,7 +86,30 @@ def test_accounts_and_tpms(watchword: Command, tmp_path: Path) -> None:
     watchword("tpm", "revoke", "cd" * 32)
     policy = tmp_path / "policy.json"
     policy.write_text(json.dumps({"pcrs": [0, 7]}))
+    done = watchword("tpm", "policy", "set", "acme", "gpu", "--from-file", str(policy), code=2)
+    assert "log" in done.stderr
+    good = {"pcrs": [0, 7], "banks": ["sha256"], "log": "ignored", "unsafe_first_seen": True}
+    policy.write_text(json.dumps(good))
     watchword("tpm", "policy", "set", "acme", "gpu", "--from-file", str(policy))
+    one, other = (f"sha256:7={digit * 64}" for digit in "ab")
+    watchword("tpm", "policy", "values", "acme", "gpu", "--add", one, "--add", other)
+    watchword("tpm", "policy", "values", "acme", "gpu", "--remove", one)
+    watchword("tpm", "policy", "values", "acme", "gpu", "--remove", one, code=2)
+    watchword("tpm", "policy", "values", "acme", "gpu", "--add", "sha256:7=zz", code=2)
+    watchword("tpm", "policy", "values", "acme", "gpu", "--add", f"sha256:9={'a' * 64}", code=2)
     (said,) = result(watchword("tpm", "policy", "list", "--json"))["items"]
-    assert said["policy"] == {"pcrs": [0, 7]}
+    assert said["policy"] == {**good, "values": {"sha256": {"7": ["b" * 64]}}}
+    assert result(watchword("rebuild", "--check", "--json"))["items"] == []
+
+
+def test_tpms_are_enrolled_by_name_and_may_have_to_wait(watchword: Command) -> None:
+    """One machine at a time, too, and a person may want to see its first join."""
+    keys = ["01" * 32, "02" * 32]
+    watchword("tpm", "enrol", "acme", "gpu", "--ek", keys[0], "--ek", keys[1], "--note", "rack 8", "--approval")  # fmt: skip
+    listed = result(watchword("tpm", "list", "--json"))["items"]
+    assert [(row["ekSha256"], row["note"], row["approval"]) for row in listed] == [
+        (key, "rack 8", True) for key in keys
+    ]
+    watchword("tpm", "enrol", "acme", "gpu", "--ek", "0102", code=2)
+    watchword("tpm", "enrol", "acme", "gpu", code=2)
     assert result(watchword("rebuild", "--check", "--json"))["items"] == []

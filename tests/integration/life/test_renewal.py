@@ -275,7 +275,8 @@ async def test_racing_renewals_with_two_keys_leave_no_node_with_a_thief(database
         join_bench(database, crypto=crypto) as one,
         join_bench(database, crypto=crypto, worker="w1") as two,
     ):
-        nodes = [await joined(one) for _ in range(8)]
+        # Both are connected by now: the race begins on equal terms.
+        nodes = [await joined(bench) for bench in (one, two) * 4]
         first = [node.renewal(one.machine()) for node in nodes]
         second = [node.renewal(one.machine()) for node in reversed(nodes)]
         told = await asyncio.gather(one.ask(*first), two.ask(*second))
@@ -295,7 +296,8 @@ async def test_renewal_that_races_with_a_re_key_wins_or_is_refused(database: str
         join_bench(database, crypto=crypto) as one,
         join_bench(database, crypto=crypto, worker="w1") as two,
     ):
-        nodes = [await joined(one) for _ in range(8)]
+        # Both are connected by now: the race begins on equal terms.
+        nodes = [await joined(bench) for bench in (one, two) * 4]
         tokens = [await one.token(expect={"node": node.id}, allow_reclaim=True) for node in nodes]
         renewals = [node.renewal(one.machine()) for node in nodes]
         rekeys = [one.machine().request(token.payload) for token in reversed(tokens)]

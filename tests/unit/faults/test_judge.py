@@ -13,7 +13,15 @@ from tests.faults.judge.answers import check_answers
 from tests.faults.judge.canaries import Canaries, Canary
 from tests.faults.judge.documents import Unreadable, canonical, read_answer
 from tests.faults.judge.findings import Findings, Kind
-from tests.faults.judge.ledger import INVALID, JOINED, REFUSED, Asked, Ledger, Poison
+from tests.faults.judge.ledger import (
+    DEFERRED,
+    INVALID,
+    JOINED,
+    REFUSED,
+    Asked,
+    Ledger,
+    Poison,
+)
 from tests.faults.judge.letters import check_letters
 from tests.faults.judge.refusals import most_in_window
 from tests.faults.judge.topics import DEAD_LETTERS, REQUESTS, RESPONSES, Record
@@ -163,6 +171,49 @@ def test_refusal_that_says_more_is_wrong() -> None:
     content = {"refused": {"code": "ACCESS_DENIED", "message": "Join refused", "why": "a:b"}}
     world.responses = [world.response(content)]
     assert world.judged().counts[Kind.WRONG]
+
+
+def challenged(state: str) -> dict[str, object]:
+    return {"deferred": {"type": "challenge", "challenge": f"c-{state}", "state": state}}
+
+
+def two_challenges(first: str, second: str) -> World:
+    """Return a request, delivered twice, that was handed a challenge each time."""
+    world = World()
+    world.asked.outcomes = frozenset((DEFERRED,))
+    world.asked.deferral = "challenge"
+    world.inbox = []
+    world.responses = [world.response(challenged(first)), world.response(challenged(second))]
+    return world
+
+
+def test_fresh_challenges_are_in_order() -> None:
+    assert two_challenges("s-1", "s-2").judged().lines() == []
+
+
+def test_state_that_is_handed_out_to_two_is_wrong() -> None:
+    """A challenge that can be foreseen proves nothing."""
+    world = two_challenges("s-1", "s-2")
+    other = World()
+    other.asked.outcomes, other.asked.deferral = frozenset((DEFERRED,)), "challenge"
+    world.ledger.add(other.asked)
+    world.requests += other.requests
+    world.responses.append(other.response(challenged("s-1")))
+    assert world.judged().counts[Kind.WRONG]
+
+
+def test_challenge_that_leaves_a_row_is_wrong() -> None:
+    world = two_challenges("s-1", "s-2")
+    world.inbox = [
+        {"digest": world.asked.digest, "outcome": 3, "node_id": None, "reason": None},
+    ]
+    assert world.judged().counts[Kind.WRONG]
+
+
+def test_deferral_of_another_kind_is_wrong() -> None:
+    world = two_challenges("s-1", "s-2")
+    world.asked.deferral = "approval"
+    assert world.judged().counts[Kind.WRONG] == 2
 
 
 def test_altered_answer_does_not_verify() -> None:

@@ -1,4 +1,4 @@
-"""Cloud accounts whose instances may join: added, listed, revoked."""
+"""Cloud accounts whose instances may join: added, looked at, revoked, deleted."""
 
 import re
 from dataclasses import dataclass
@@ -85,6 +85,32 @@ async def revoke_cloud_account(
         now = await operators.clock(connection)
         row = await anchor_rows.revoke_cloud_account(connection, provider, account, now)
         await record(connection, actor, _act("cloud-account.revoked", row), now)
+    return row
+
+
+async def get_cloud_account(database: Database, provider: str, account: str) -> Row:
+    """Return an account; raises `BadArgument` or `NotFound`."""
+    check_key(provider, account)
+    async with database.transaction() as connection:
+        return await anchor_rows.get_cloud_account(connection, provider, account)
+
+
+async def delete_cloud_account(
+    database: Database, actor: Actor, provider: str, account: str
+) -> Row:
+    """Take an account away, so that it can be added again; return what it was.
+
+    Nodes that joined stay, and so does what is used up: none of its instances joins a second time.
+
+    Raises:
+        BadArgument: that is no account.
+        NotFound: there is none.
+    """
+    check_key(provider, account)
+    async with database.transaction() as connection:
+        now = await operators.clock(connection)
+        row = await anchor_rows.delete_cloud_account(connection, provider, account)
+        await record(connection, actor, _act("cloud-account.deleted", row), now)
     return row
 
 

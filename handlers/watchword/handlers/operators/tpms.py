@@ -2,16 +2,18 @@
 
 import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from watchword.handlers.attestors.tpm.policy import UnreadablePolicy, read_policy
 from watchword.handlers.errors import BadArgument, Conflict
 from watchword.handlers.operators.actor import Act, Actor, record, record_all
 from watchword.handlers.operators.grants import Grant, check_limit
 from watchword.handlers.operators.places import label
 from watchword.handlers.store import anchor_rows, operators
 from watchword.handlers.store.anchor_rows import ListFilter
-from watchword.handlers.store.connection import Database
+from watchword.handlers.store.connection import Connection, Database
 from watchword.handlers.store.operators import Row
 from watchword.schemas.canonical import canonical
 
@@ -22,6 +24,25 @@ _MAX_NOTE = 200
 _MAX_POLICY_BYTES = 16_384
 _SHOWN = 10
 _EK = re.compile(r"[0-9a-fA-F]{64}")
+_VALUE = re.compile(r"([a-z0-9_]{1,16}):([0-9]{1,2})=([0-9a-fA-F]{40,128})")
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceValue:
+    """A value that a PCR may have, in hexadecimal, in a bank as policies name it."""
+
+    bank: str
+    pcr: int
+    digest: str
+
+    @classmethod
+    def parse(cls, text: str) -> "ReferenceValue":
+        """Return the value that `bank:pcr=hex` names; raises `BadArgument`."""
+        found = _VALUE.fullmatch(text)
+        if found is None:
+            message = f"a value is written bank:pcr=hex, such as sha256:7=65ca…, not {text!r}"
+            raise BadArgument(message)
+        return cls(found[1], int(found[2]), found[3].lower())
 
 
 def read_list(text: str) -> dict[bytes, str]:
@@ -55,9 +76,16 @@ def read_list(text: str) -> dict[bytes, str]:
 
 
 async def enrol_tpms(
-    database: Database, actor: Actor, eks: Mapping[bytes, str], grant: Grant
+    database: Database,
+    actor: Actor,
+    eks: Mapping[bytes, str],
+    grant: Grant,
+    *,
+    approval: bool = False,
 ) -> list[Row]:
     """Let TPMs join, all or none; `eks` is SHA-256 → note. Return their rows.
+
+    With `approval`, an operator has to agree to the first join of each.
 
     Raises:
         BadArgument: the grant makes no sense.
@@ -68,7 +96,7 @@ async def enrol_tpms(
     async with database.transaction() as connection:
         now = await operators.clock(connection)
         rows = await anchor_rows.enrol_tpms(
-            connection, dict(eks), grant.row(), now=now, who=actor.who
+            connection, dict(eks), grant.row(), approval=approval, now=now, who=actor.who
         )
         if missing := sorted(eks.keys() - {row["ek_sha256"] for row in rows}):
             some = ", ".join(key.hex() for key in missing[:_SHOWN])
@@ -118,25 +146,77 @@ async def set_policy(
 ) -> Row:
     """Say what TPMs of a pool have to show, in the place of what was said before. Return the row.
 
-    The content is the attestor's: a worker refuses every TPM of a pool whose policy it cannot read.
+    Raises:
+        BadArgument: a policy that no worker could read, or one that is too long.
+        NotFound: there is no such pool.
+    """
+    _check_policy(tenant, pool, policy)
+    async with database.transaction() as connection:
+        return await _set(connection, actor, tenant, pool, policy)
+
+
+async def change_values(
+    database: Database,
+    actor: Actor,
+    tenant: str,
+    pool: str,
+    *,
+    add: Sequence[ReferenceValue] = (),
+    remove: Sequence[ReferenceValue] = (),
+) -> Row:
+    """Add values that PCRs of a pool's TPMs may have, or take some away. Return the policy's row.
 
     Raises:
-        BadArgument: an empty policy, or one that is too long.
-        NotFound: there is no such pool.
+        BadArgument: a value that is none, or that is not there; or a policy that could not be read afterwards.
+        NotFound: the pool has no policy.
     """
     label(tenant, "tenant")
     label(pool, "pool")
-    if not policy or len(canonical(dict(policy))) > _MAX_POLICY_BYTES:
-        message = f"a policy says something, in at most {_MAX_POLICY_BYTES} bytes"
-        raise BadArgument(message)
     async with database.transaction() as connection:
-        now = await operators.clock(connection)
-        row = await anchor_rows.set_tpm_policy(
-            connection, tenant, pool, dict(policy), now=now, who=actor.who
-        )
-        act = Act("tpm-policy.set", tenant, f"{tenant}/{pool}", row, {"policy": dict(policy)})
-        await record(connection, actor, act, now)
+        said = await anchor_rows.lock_tpm_policy(connection, tenant, pool)
+        banks: dict[str, dict[str, list[str]]] = said.setdefault("values", {})
+        for value in add:
+            found = banks.setdefault(value.bank, {}).setdefault(str(value.pcr), [])
+            if value.digest not in found:
+                found.append(value.digest)
+        for value in remove:
+            found = banks.get(value.bank, {}).get(str(value.pcr), [])
+            if value.digest not in found:
+                message = f"{value.bank}:{value.pcr} has no value {value.digest}"
+                raise BadArgument(message)
+            found.remove(value.digest)
+            if not found:
+                del banks[value.bank][str(value.pcr)]
+        said["values"] = {bank: pcrs for bank, pcrs in banks.items() if pcrs}
+        if not said["values"]:
+            del said["values"]
+        _check_policy(tenant, pool, said)
+        return await _set(connection, actor, tenant, pool, said)
+
+
+async def _set(
+    connection: Connection, actor: Actor, tenant: str, pool: str, policy: Mapping[str, Any]
+) -> Row:
+    now = await operators.clock(connection)
+    row = await anchor_rows.set_tpm_policy(
+        connection, tenant, pool, dict(policy), now=now, who=actor.who
+    )
+    act = Act("tpm-policy.set", tenant, f"{tenant}/{pool}", row, {"policy": dict(policy)})
+    await record(connection, actor, act, now)
     return row
+
+
+def _check_policy(tenant: str, pool: str, policy: Mapping[str, Any]) -> None:
+    label(tenant, "tenant")
+    label(pool, "pool")
+    try:
+        read_policy(policy)
+    except UnreadablePolicy as error:
+        message = f"policy: {error}"
+        raise BadArgument(message) from None
+    if len(canonical(dict(policy))) > _MAX_POLICY_BYTES:
+        message = f"a policy has at most {_MAX_POLICY_BYTES} bytes"
+        raise BadArgument(message)
 
 
 async def list_policies(database: Database, *, tenant: str | None = None) -> list[Row]:
@@ -164,6 +244,7 @@ def _act(event_type: str, row: Row) -> Act:
         "pool": row["pool"],
         "site": row["site"],
         "role": row["role"],
+        "approval": bool(row["approval"]),
         "note": row["note"],
         "allowedKinds": row["allowed_kinds"],
     }

@@ -138,6 +138,10 @@ def _deleted(table: str) -> Callable[[Mapping[str, Any]], list[Operation]]:
     return lambda private: [Delete(table, _key(table, private["row"]))]
 
 
+def _nothing(_private: Mapping[str, Any]) -> list[Operation]:
+    return []
+
+
 def _key(table: str, row: Row) -> Row:
     return {name: row[name] for name in KEYS[table]}
 
@@ -242,6 +246,10 @@ _FOLDS: Final[Mapping[str, Callable[[Mapping[str, Any]], list[Operation]]]] = Ma
         "discovery-site.revoked": _changed("discovery_sites"),
         "cloud-account.created": _created("cloud_accounts"),
         "cloud-account.revoked": _changed("cloud_accounts"),
+        "cloud-account.deleted": _deleted("cloud_accounts"),
+        # Files, and no rows.
+        "anchors.imported": _nothing,
+        "anchors.reloaded": _nothing,
         "tpm-endorsement.created": _created("tpm_endorsements"),
         "tpm-endorsement.revoked": _changed("tpm_endorsements"),
         "tpm-policy.set": _created("tpm_policies"),

@@ -33,12 +33,15 @@ class _Statements:
     revoke_site_key: str
     create_cloud_account: str
     list_cloud_accounts: str
+    get_cloud_account: str
+    delete_cloud_account: str
     lock_cloud_account: str
     revoke_cloud_account: str
     enrol_tpms: str
     list_tpms: str
     lock_tpm: str
     revoke_tpm: str
+    lock_tpm_policy: str
     set_tpm_policy: str
     list_tpm_policies: str
     delete_tpm_policy: str
@@ -209,6 +212,18 @@ async def revoke_cloud_account(
     return await _revoked(connection, what, lock, revoke, now, provider, account)
 
 
+async def get_cloud_account(connection: Connection, provider: str, account: str) -> Row:
+    """Return a cloud account; raises `NotFound`."""
+    row = await connection.fetchrow(_SQL.get_cloud_account, provider, account)
+    return _there(row, f"cloud account {provider}/{account}")
+
+
+async def delete_cloud_account(connection: Connection, provider: str, account: str) -> Row:
+    """Take a cloud account away and return what it was; raises `NotFound`."""
+    row = await connection.fetchrow(_SQL.delete_cloud_account, provider, account)
+    return _there(row, f"cloud account {provider}/{account}")
+
+
 # TPMs
 
 
@@ -217,6 +232,7 @@ async def enrol_tpms(
     eks: dict[bytes, str],
     place: PlaceRow,
     *,
+    approval: bool,
     now: datetime,
     who: str,
 ) -> list[Row]:
@@ -237,6 +253,7 @@ async def enrol_tpms(
             place.allowed_kinds,
             now,
             who,
+            approval,
         )
     return [dict(row) for row in rows]
 
@@ -254,6 +271,16 @@ async def revoke_tpm(connection: Connection, ek_sha256: bytes, now: datetime) ->
     """Revoke an enrolment; raises `NotFound`, or `Conflict` if it was revoked before."""
     what = f"TPM {ek_sha256.hex()}"
     return await _revoked(connection, what, _SQL.lock_tpm, _SQL.revoke_tpm, now, ek_sha256)
+
+
+async def lock_tpm_policy(connection: Connection, tenant: str, pool: str) -> dict[str, Any]:
+    """Lock a pool's policy and return its content; raises `NotFound`."""
+    row = await connection.fetchrow(_SQL.lock_tpm_policy, tenant, pool)
+    if row is None:
+        message = f"no TPM policy of pool {tenant}/{pool}"
+        raise NotFound(message)
+    found: dict[str, Any] = json.loads(row["policy"])
+    return found
 
 
 async def set_tpm_policy(
@@ -313,6 +340,13 @@ async def _revoked(
         raise Conflict(message)
     row = await connection.fetchrow(revoke, *key, now)
     return dict(row)  # type: ignore[arg-type]  # the row is locked
+
+
+def _there(row: "asyncpg.Record | None", what: str) -> Row:
+    if row is None:
+        message = f"no {what}"
+        raise NotFound(message)
+    return dict(row)
 
 
 def _new(row: "asyncpg.Record | None", what: str) -> Row:

@@ -2,7 +2,7 @@
 
 ```text
 <state>/exchange/
-├── key.pem      PKCS #8 (RFC 5958); made here, and never leaves the machine
+├── key.pem      PKCS #8 (RFC 5958), or a TSS2 PRIVATE KEY; made here, and never leaves the machine
 ├── csr.der      PKCS #10 (RFC 2986), empty subject: names in a CSR are never copied
 ├── round.json   the request as it was or will be sent, and its answer once there is one
 └── follows      of a renewal: the serial of the certificate that is renewed
@@ -38,6 +38,7 @@ from watchword.schemas.requests import Wire
 from watchword.schemas.responses import Instant
 from watchword.streams.agent import atomic_files
 from watchword.streams.agent.errors import StateUnusable
+from watchword.streams.agent.tpm.node_key import TpmKey, is_in_tpm, read_tpm_key
 
 KeyKind = Literal["p256", "p384", "ed25519"]
 
@@ -47,6 +48,7 @@ _ROUND = "round.json"
 _FOLLOWS = "follows"
 
 PrivateKey = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
+ExchangeKey = PrivateKey | TpmKey
 
 
 class Round(Wire):
@@ -85,7 +87,7 @@ class Exchange:
     """A key, its CSR, and the folder in which they and the round stand."""
 
     folder: Path
-    key: PrivateKey = field(repr=False)
+    key: ExchangeKey = field(repr=False)
     csr_der: bytes = field(repr=False)
 
     @property
@@ -107,8 +109,8 @@ class Exchange:
         return self.key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
     def key_pem(self) -> bytes:
-        """Return the private key as PKCS #8 in PEM, without a password."""
-        return _key_pem(self.key)
+        """Return the private key as PKCS #8 in PEM, without a password; or the file of one in the TPM."""
+        return self.key.pem if isinstance(self.key, TpmKey) else _key_pem(self.key)
 
     def round(self) -> Round | None:
         """Return the round that was written last; None if there is none that can be read.
@@ -144,6 +146,13 @@ def begin(folder: Path, kind: KeyKind, *, follows: str | None = None) -> Exchang
     return Exchange(folder, key, csr_der)
 
 
+def begin_in_tpm(folder: Path, key_pem: bytes, csr_der: bytes) -> Exchange:
+    """Begin with a key that a TPM has made, and the CSR that it has signed; raises `OSError`, `ValueError`."""
+    key = read_tpm_key(key_pem)
+    atomic_files.write_folder(folder, {_KEY: key_pem, _CSR: csr_der})
+    return Exchange(folder, key, csr_der)
+
+
 def load(folder: Path) -> Exchange | None:
     """Return the exchange in this folder; None if there is no folder.
 
@@ -153,10 +162,11 @@ def load(folder: Path) -> Exchange | None:
     if not folder.is_dir():
         return None
     try:
-        key = load_pem_private_key((folder / _KEY).read_bytes(), password=None)
+        pem = (folder / _KEY).read_bytes()
+        key = read_tpm_key(pem) if is_in_tpm(pem) else load_pem_private_key(pem, password=None)
         csr_der = (folder / _CSR).read_bytes()
         csr = x509.load_der_x509_csr(csr_der)
-        if not isinstance(key, PrivateKey) or not _is_of(csr, key):
+        if not isinstance(key, ExchangeKey) or not _is_of(csr, key):
             message = f"{folder}: the CSR is not the key's; remove the folder to begin anew"
             raise StateUnusable(message)
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:

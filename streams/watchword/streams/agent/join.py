@@ -6,9 +6,10 @@ from pathlib import Path
 
 import structlog
 
-from watchword.handlers.prover import Prover
-from watchword.streams.agent.backoff import Pace
+from watchword.handlers.prover import NoEvidence, Prover
+from watchword.streams.agent.backoff import Backoff, Pace
 from watchword.streams.agent.errors import GaveUp
+from watchword.streams.agent.exchange import Exchange
 from watchword.streams.agent.identity import Identity
 from watchword.streams.agent.joiner import Joiner, JoinOptions
 from watchword.streams.agent.keystore import Keystore
@@ -82,7 +83,7 @@ async def join_locked(
         return JoinResult(identity, was_joined=True)
 
     trust = TrustKeeper(keystore, transport, pace=pace)
-    exchange = exchange or keystore.begin_exchange(options.key_kind)
+    exchange = exchange or await _begun(keystore, options, pace)
     _log.info("joining", csr_sha256=exchange.csr_sha256.hex())
     joiner = Joiner(keystore, transport, trust, prover, options, reporter=reporter, pace=pace)
     limit = asyncio.timeout(options.give_up_after_s)
@@ -95,3 +96,18 @@ async def join_locked(
         raise GaveUp from None
     _log.info("joined", node_id=identity.node.node_id, identity=identity.folder.name)
     return JoinResult(identity, was_joined=False)
+
+
+async def _begun(keystore: Keystore, options: JoinOptions, pace: Pace) -> Exchange:
+    """Begin an exchange; a TPM that is busy or away is asked again, for as long as it takes."""
+    if options.key_in_tpm is None:
+        return keystore.begin_exchange(options.key_kind)
+    backoff = Backoff(pace)
+    while True:
+        try:
+            key_pem, csr_der = await asyncio.to_thread(options.key_in_tpm)
+        except NoEvidence as error:
+            _log.warning("no key in the tpm yet", why=str(error))
+            await backoff.wait()
+        else:
+            return keystore.begin_exchange_in_tpm(key_pem, csr_der)

@@ -63,6 +63,8 @@ class JoinOptions:
 
     role: Role = "node"
     key_kind: KeyKind = "p256"
+    key_in_tpm: Callable[[], tuple[bytes, bytes]] | None = None
+    """Makes a key in the TPM; returns its file and a CSR that it has signed, or raises `NoEvidence`."""
     claims: Callable[[], Claims] = read_claims
     again: bool = False
     """Join although there is an identity: after an eviction, say."""

@@ -23,7 +23,7 @@ from typing import Literal
 
 from watchword.streams.agent import atomic_files, identity
 from watchword.streams.agent.errors import StateBusy, StateUnusable
-from watchword.streams.agent.exchange import Exchange, KeyKind, begin, load
+from watchword.streams.agent.exchange import Exchange, KeyKind, begin, begin_in_tpm, load
 from watchword.streams.agent.identity import Identity
 
 Document = Literal["pin", "key-set.jws", "trust-bundle.jws", "crl.der", "reloaded"]
@@ -101,6 +101,11 @@ class Keystore:
         """Make a key and its CSR; raises `StateUnusable`."""
         with self.writing():
             return begin(self.directory / _EXCHANGE, kind)
+
+    def begin_exchange_in_tpm(self, key_pem: bytes, csr_der: bytes) -> Exchange:
+        """Begin with a key in the TPM and its CSR; raises `StateUnusable`."""
+        with self.writing():
+            return begin_in_tpm(self.directory / _EXCHANGE, key_pem, csr_der)
 
     def drop_exchange(self) -> None:
         """Forget key, CSR and round together; raises `StateUnusable`."""

@@ -1,4 +1,4 @@
-"""`watchword agent bootstrap|join|run|status`: what runs on the joining machine.
+"""`watchword agent bootstrap|join|run|status|tpm`: what runs on the joining machine.
 
 It imports no server part. Secrets come from files or from standard input, never from the arguments,
 which everybody on the machine can read.
@@ -7,10 +7,13 @@ which everybody on the machine can read.
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from watchword.handlers.attestors.tpm.names import ek_sha256
+from watchword.handlers.attestors.tpm.structures import read_public_2b
 from watchword.handlers.errors import BadArgument, ConfigRefused
 from watchword.streams.agent import bootstrap as bootstrapping
 from watchword.streams.agent.daemon import RunOptions
@@ -21,7 +24,14 @@ from watchword.streams.agent.progress import Progress
 from watchword.streams.agent.status import status as status_of
 from watchword.streams.agent.transport import Transport
 from watchword.streams.cli.durations import duration
-from watchword.streams.cli.machine import Joining, OnMachine, Reaching, prover_of
+from watchword.streams.cli.machine import (
+    Joining,
+    OnMachine,
+    Reaching,
+    chip_of,
+    key_maker_of,
+    prover_of,
+)
 from watchword.streams.cli.output import say, show_one
 from watchword.streams.settings import Settings
 
@@ -71,6 +81,7 @@ async def join(
     joining = JoinOptions(
         role=options.as_role,
         key_kind=options.key_kind,
+        key_in_tpm=key_maker_of(options),
         again=again,
         give_up_after_s=None if give_up_after is None else duration(give_up_after).total_seconds(),
     )
@@ -102,7 +113,9 @@ async def run(
     """Join if need be, then keep the machine in good standing until SIGTERM or Ctrl-C."""
     settings = options.settings("agent")
     running = RunOptions(
-        join=JoinOptions(role=options.as_role, key_kind=options.key_kind),
+        join=JoinOptions(
+            role=options.as_role, key_kind=options.key_kind, key_in_tpm=key_maker_of(options)
+        ),
         reload_command=reload_command,
         environment=os.environ,
     )
@@ -115,6 +128,21 @@ def status(*, options: OnMachine = ON_MACHINE) -> None:
     """Show where this machine stands; asks nobody."""
     options.settings()
     _show_status(options)
+
+
+@app.command
+def tpm(*, options: Joining = JOINING) -> None:
+    """Show what an operator needs to know of this machine's TPM: its endorsement key, and its PCRs now."""
+    options.settings()
+    with chip_of(options).opened() as session:
+        ek = session.endorsement()
+        shown = {
+            "ek_sha256": ek_sha256(read_public_2b(ek.area)).hex(),
+            "certificate_sha256": sha256(ek.certificate).hexdigest() if ek.certificate else None,
+            "intermediates": len(ek.intermediates),
+            "pcrs": session.pcrs(),
+        }
+    show_one(shown, options.form)
 
 
 def _show_status(options: OnMachine) -> None:

@@ -1,4 +1,4 @@
-"""`watchword cloud accounts add|list|revoke`."""
+"""`watchword cloud accounts add|list|show|revoke|delete`."""
 
 from typing import Annotated
 
@@ -8,6 +8,7 @@ from watchword.handlers.operators import cloud_accounts
 from watchword.handlers.operators.cloud_accounts import CloudAccountOrder, Provider
 from watchword.streams.cli.acting import ACTING, Acting, operating
 from watchword.streams.cli.granting import GRANTING, LISTING, Granting, Listing
+from watchword.streams.cli.options import SHOWN, Shown
 from watchword.streams.cli.output import say, show_one, show_rows
 
 app = App(name="cloud", help="Cloud accounts whose instances may join.")
@@ -19,7 +20,7 @@ _COLUMNS = ("provider", "account", "tenant", "pool", "site", "role", "regions", 
 Account = Annotated[str, Parameter(help="The account, subscription or project.")]
 
 
-@accounts.command
+@accounts.command(name=("add", "create"))
 async def add(
     provider: Annotated[Provider, Parameter(help="Whose cloud it is.")],
     account: Account,
@@ -57,6 +58,35 @@ async def list_(*, options: Listing = LISTING) -> None:
     async with operating(options) as (_, database):
         rows = await cloud_accounts.list_cloud_accounts(database, options.filter())
     show_rows(rows, _COLUMNS, options.form)
+
+
+@accounts.command
+async def show(
+    provider: Annotated[Provider, Parameter(help="Whose cloud it is.")],
+    account: Account,
+    /,
+    *,
+    options: Shown = SHOWN,
+) -> None:
+    """Show an account, also one that was revoked."""
+    async with operating(options) as (_, database):
+        row = await cloud_accounts.get_cloud_account(database, provider, account)
+    show_one(row, options.form)
+
+
+@accounts.command
+async def delete(
+    provider: Annotated[Provider, Parameter(help="Whose cloud it is.")],
+    account: Account,
+    /,
+    *,
+    options: Acting = ACTING,
+) -> None:
+    """Take an account away; it can be added again, as something else. No instance of it joins twice all the same."""
+    async with operating(options) as (settings, database):
+        actor = options.actor(settings)
+        await cloud_accounts.delete_cloud_account(database, actor, provider, account)
+    say(f"cloud account {provider}/{account} is deleted")
 
 
 @accounts.command

@@ -2,12 +2,15 @@
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from watchword.handlers.attestors.cloud_iid.binding import DEFAULT_AUDIENCE
+from watchword.handlers.attestors.cloud_iid.prover import Provider
 from watchword.handlers.attestors.join_token.prover import JoinTokenProver
 from watchword.handlers.errors import BadArgument
 from watchword.handlers.prover import Prover
@@ -16,6 +19,8 @@ from watchword.streams.agent import provers
 from watchword.streams.agent.clock import AgentClock
 from watchword.streams.agent.exchange import KeyKind
 from watchword.streams.agent.keystore import Keystore
+from watchword.streams.agent.tpm.chip import TssChip
+from watchword.streams.agent.tpm.options import AkKind, EkKind
 from watchword.streams.agent.trust import load_trust
 from watchword.streams.cli.options import Shown
 from watchword.streams.settings import agent_state
@@ -57,7 +62,9 @@ class Reaching(OnMachine):
 class Joining(Reaching):
     """For agent commands that may join."""
 
-    attestor: Literal["join-token", "x509pop", "image", "discovery"] = "join-token"
+    attestor: Literal["join-token", "x509pop", "image", "discovery", "cloud-iid", "tpm"] = (
+        "join-token"
+    )
     """How the machine proves itself."""
 
     token_file: Path | None = None
@@ -87,6 +94,32 @@ class Joining(Reaching):
     assertion_file: Path | None = None
     """discovery: a file with what the site's agent asserts of this machine; it may be written later."""
 
+    provider: Provider | None = None
+    """cloud-iid: whose cloud this machine is an instance of. Its metadata service is asked, never through a
+    proxy."""
+
+    audience: str | None = None
+    """cloud-iid, gcp: what the service is called in tokens, as `attestors.cloud-iid.gcp.audience` of the
+    workers says; `watchword` if not given."""
+
+    tcti: str | None = None
+    """tpm: how to reach the TPM, such as device:/dev/tpmrm0; else what the TSS of this machine chooses."""
+
+    ek: EkKind = "auto"
+    """tpm: the kind of endorsement key; else the first that the TPM holds a certificate of."""
+
+    ak: AkKind = "p256"
+    """tpm: the kind of attestation key; the same chip makes the same key each time."""
+
+    ek_certificate_file: Path | None = None
+    """tpm: a certificate of the endorsement key that the TPM does not hold: DER, PEM, or a vendor's JSON."""
+
+    event_log: Path = Path("/sys/kernel/security/tpm0/binary_bios_measurements")
+    """tpm: the firmware's event log; a file that is not there is no log."""
+
+    node_key_in_tpm: Annotated[bool, Parameter(negative="")] = False
+    """tpm: make the node's key in the TPM (P-256; --key-kind does not count then), and have it certified."""
+
     role: Role | None = None
     """What the machine is; `ramdisk` for discovery, else `node`, if not given."""
 
@@ -109,6 +142,9 @@ class Joining(Reaching):
             "--image-file": self.image_file is not None,
             "--image-stdin": self.image_stdin,
             "--assertion-file": self.assertion_file is not None,
+            "--provider": self.provider is not None,
+            "--ek-certificate-file": self.ek_certificate_file is not None,
+            "--node-key-in-tpm": self.node_key_in_tpm,
         }
         given = {name for name, is_given in sources.items() if is_given}
         ways = _SOURCES[self.attestor]
@@ -119,8 +155,11 @@ class Joining(Reaching):
             pairs = [mine | theirs for mine in ways for theirs in _SOURCES[self.second]]
             ways = tuple(pair for pair in pairs if len(pair & _STDIN) < 2)  # noqa: PLR2004 - it is read once
         if given not in ways:
-            wanted = ", or ".join(" and ".join(sorted(way)) for way in ways)
+            wanted = ", or ".join(" and ".join(sorted(way)) or "nothing" for way in ways)
             message = f"{self.attestor} needs {wanted}, and nothing of another attestor's"
+            raise BadArgument(message)
+        if self.audience is not None and self.provider != "gcp":
+            message = "--audience is for --provider gcp: no other cloud signs one"
             raise BadArgument(message)
 
 
@@ -131,7 +170,32 @@ _SOURCES: dict[str, tuple[set[str], ...]] = {
     "x509pop": ({"--certificate-file", "--key-file"}, {"--own-certificate"}),
     "image": ({"--image-file"}, {"--image-stdin"}),
     "discovery": ({"--assertion-file"},),
+    "cloud-iid": ({"--provider"},),
+    "tpm": (
+        set(),
+        {"--ek-certificate-file"},
+        {"--node-key-in-tpm"},
+        {"--ek-certificate-file", "--node-key-in-tpm"},
+    ),
 }
+
+
+def chip_of(options: Joining) -> TssChip:
+    """Return the TPM that the options name."""
+    return provers.chip_of(
+        tcti=options.tcti,
+        ek=options.ek,
+        ak=options.ak,
+        certificate=options.ek_certificate_file,
+    )
+
+
+def key_maker_of(options: Joining) -> Callable[[], tuple[bytes, bytes]] | None:
+    """Return what makes the node's key, if that is to be in the TPM."""
+    if not options.node_key_in_tpm:
+        return None
+    chip = chip_of(options)
+    return lambda: provers.make_key_in(chip)
 
 
 def prover_of(options: Joining, clock: AgentClock) -> Prover:
@@ -151,6 +215,8 @@ def prover_of(options: Joining, clock: AgentClock) -> Prover:
 
 def _alone(attestor: str, options: Joining, clock: AgentClock) -> Prover:
     """Return the prover of an attestor whose options are given."""
+    if options.provider is not None:
+        return provers.cloud_prover(options.provider, options.audience or DEFAULT_AUDIENCE)
     if options.assertion_file is not None:
         return provers.assertion_prover(options.assertion_file)
     if attestor == "x509pop":
@@ -159,6 +225,8 @@ def _alone(attestor: str, options: Joining, clock: AgentClock) -> Prover:
         if options.certificate_file is not None and options.key_file is not None:
             return provers.certificate_prover(options.certificate_file, options.key_file, domain)
         return provers.own_certificate_prover(keystore, domain)
+    if attestor == "tpm":
+        return provers.tpm_prover(Keystore(options.folder()), chip_of(options), options.event_log)
     if options.token_file is not None:
         return JoinTokenProver.of_file(options.token_file)
     return JoinTokenProver.of_text(sys.stdin.read(_MAX_STDIN))

@@ -33,6 +33,7 @@ _COMMANDS = (
     ("images", "images:app", "Images whose machines may join."),
     ("site", "site:app", "Sites' agents: their keys, and what they assert."),
     ("cloud", "cloud:app", "Cloud accounts whose instances may join."),
+    ("anchors", "anchors:app", "Certificates and keys by which clouds' identities are judged."),
     ("tpm", "tpm:app", "TPMs that may join, and what they have to show."),
     (
         "attestors",

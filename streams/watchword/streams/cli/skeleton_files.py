@@ -18,6 +18,7 @@ _PLACES: Mapping[str, str] = {
     "py.typed": "src/{{package}}/py.typed",
     "verifier.py": "src/{{package}}/verifier.py",
     "prover.py": "src/{{package}}/prover.py",
+    "make_key.py": "src/{{package}}/make_key.py",
     "conftest.py": "tests/conftest.py",
     "test.py": "tests/test_{{package}}.py",
 }

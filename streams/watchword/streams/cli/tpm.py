@@ -1,4 +1,4 @@
-"""`watchword tpm enrol|list|revoke`, and `watchword tpm policy set|list|delete`."""
+"""`watchword tpm enrol|list|revoke`, and `watchword tpm policy set|values|list|delete`."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ app = App(name="tpm", help="TPMs that may join, and what they have to show.")
 policy = App(name="policy", help="What TPMs of a pool have to show.")
 app.command(policy)
 
-_COLUMNS = ("ek_sha256", "tenant", "pool", "site", "role", "note", "state")
+_COLUMNS = ("ek_sha256", "tenant", "pool", "site", "role", "approval", "note", "state")
 _MAX_FILE_BYTES = 1024 * 1024
 
 Tenant = Annotated[str, Parameter(help="The tenant's name.")]
@@ -30,20 +30,41 @@ async def enrol(
     pool: Pool,
     /,
     *,
-    from_file: Annotated[
-        Path,
+    ek: Annotated[
+        tuple[str, ...],
         Parameter(
-            help="CSV: the SHA-256 of an endorsement key's public area in hexadecimal, and perhaps a"
-            " note; one a line."
+            help="SHA-256 of an endorsement key's public area in hexadecimal, as `watchword agent tpm`"
+            " shows it; again for more.",
+            negative="",
         ),
-    ],
+    ] = (),
+    note: Annotated[str, Parameter(help="What is written beside those of --ek.")] = "",
+    from_file: Annotated[
+        Path | None,
+        Parameter(help="CSV instead: such a SHA-256, and perhaps a note; one a line."),
+    ] = None,
+    approval: Annotated[
+        bool,
+        Parameter(help="An operator has to agree to the first join of each.", negative=""),
+    ] = False,
     options: Granting = GRANTING,
 ) -> None:
-    """Let TPMs of a list join, all or none of them; exit 4 if one is enrolled already."""
-    eks = tpms.read_list(_read(from_file))
+    """Let TPMs join, all or none of them; exit 4 if one is enrolled already."""
+    if (from_file is None) == (not ek):
+        message = "one of --ek and --from-file names the endorsement keys"
+        raise BadArgument(message)
+    if from_file is not None:
+        eks = tpms.read_list(_read(from_file))
+    else:
+        eks = tpms.read_list("\n".join(ek))
+        eks = dict.fromkeys(eks, note)
     async with operating(options) as (settings, database):
         rows = await tpms.enrol_tpms(
-            database, options.actor(settings), eks, options.grant(tenant, pool)
+            database,
+            options.actor(settings),
+            eks,
+            options.grant(tenant, pool),
+            approval=approval,
         )
     say(f"{len(rows)} TPMs are enrolled")
 
@@ -83,6 +104,37 @@ async def set_(
     async with operating(options) as (settings, database):
         row = await tpms.set_policy(database, options.actor(settings), tenant, pool, said)
     show_one(row | {"policy": said}, options.form)
+
+
+@policy.command
+async def values(
+    tenant: Tenant,
+    pool: Pool,
+    /,
+    *,
+    add: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="bank:pcr=hex, a value that this PCR may have; again for more.", negative=""
+        ),
+    ] = (),
+    remove: Annotated[
+        tuple[str, ...],
+        Parameter(help="bank:pcr=hex, one that it may have no longer.", negative=""),
+    ] = (),
+    options: Acting = ACTING,
+) -> None:
+    """Add reference values to a pool's policy before an update, and take the old ones away after it."""
+    async with operating(options) as (settings, database):
+        row = await tpms.change_values(
+            database,
+            options.actor(settings),
+            tenant,
+            pool,
+            add=[tpms.ReferenceValue.parse(text) for text in add],
+            remove=[tpms.ReferenceValue.parse(text) for text in remove],
+        )
+    show_one(row | {"policy": json.loads(row["policy"])}, options.form)
 
 
 @policy.command(name="list")

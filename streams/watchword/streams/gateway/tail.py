@@ -146,18 +146,24 @@ class Tail:
 
     async def _probe(self, consumer: Consumer) -> None:
         """Ask the brokers where the ends are: it tells how far behind we are, and that they live."""
+        shorter: set[TopicPartition] = set()
         while True:
+            # Records go on coming while the brokers answer: their ends are held against what was
+            # read before they were asked.
+            read = dict(self._next)
             async with asyncio.timeout(_PROBE_PATIENCE_S):
                 ends = await consumer.end_offsets(list(consumer.assignment()))
                 behind = 0
                 for tp, end in ends.items():
-                    position = await consumer.position(tp)
-                    if end < self._next.get(tp, 0):
-                        # The topic was made anew, or a leader lost what it had acknowledged.
-                        _log.warning("topic is shorter than it was", topic=tp.topic, end=end)
-                        self._next[tp] = 0
-                        consumer.seek(tp, 0)
-                    behind += max(0, end - position)
+                    behind += max(0, end - await consumer.position(tp))
+            suspects = {tp for tp, end in ends.items() if end < read.get(tp, 0)}
+            # Twice in a row, for a broker that has just begun to lead may be a little behind.
+            for tp in suspects & shorter:
+                # The topic was made anew, or a leader lost what it had acknowledged.
+                _log.warning("topic is shorter than it was", topic=tp.topic, end=ends[tp])
+                self._next[tp] = 0
+                consumer.seek(tp, 0)
+            shorter = suspects - shorter
             metrics.TAIL_BEHIND.labels(self.topic).set(behind)
             if behind == 0:
                 self._has_caught_up = True

@@ -5,8 +5,10 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, model_validator
 
-from watchword.schemas.ids import RESERVED_ATTESTOR_IDS, Role
-from watchword.streams.settings.section import Label, Names, Pairs, Section, Split
+from watchword.schemas.ids import RESERVED_ATTESTOR_IDS
+from watchword.streams.settings.cloud import CloudIidSettings
+from watchword.streams.settings.limits import AttestorLimits
+from watchword.streams.settings.section import Label, Names, Pairs, Section, Split, written
 
 
 class DeploymentSettings(Section):
@@ -131,28 +133,6 @@ class AccessSettings(Section):
     """The same for each of `gateways`."""
 
 
-class AttestorLimits(Section):
-    """What one attestor may answer. A list that is left out allows all; an empty list allows nothing."""
-
-    tenants: Names | None = None
-    """Tenants that it may admit into."""
-
-    pools: Names | None = None
-    """Pools that it may admit into."""
-
-    sites: Names | None = None
-    """Sites that it may admit into; an admission without a site is always within."""
-
-    roles: Annotated[tuple[Role, ...], Split] | None = None
-    """Roles that it may return."""
-
-    kinds: Names | None = None
-    """Kinds of commands that its nodes may be allowed."""
-
-    unsafe_unrestricted_kinds: bool = False
-    """Whether it may leave its nodes' kinds unrestricted: then whoever may send commands may send all."""
-
-
 class X509PopRule(Section):
     """One rule: certificates that chain to these CAs and match every pattern lead here. The first that takes one counts."""
 
@@ -228,14 +208,17 @@ class AttestorsSettings(Section):
     """Which attestors a worker has, and `[attestors.<id>]`: what each may answer."""
 
     enabled: Names = ()
-    """What a worker has besides `join-token`, which is always there: `x509pop`, `image`, `discovery`, `tpm`, or names
-    of entry points in the group `watchword.attestors`."""
+    """What a worker has besides `join-token`, which is always there: `x509pop`, `image`, `discovery`, `tpm`, `cloud-iid`, or
+    names of entry points in the group `watchword.attestors`."""
 
     x509pop: X509PopSettings | None = None
     """The table `[attestors.x509pop]`: limits, and rules on certificates."""
 
     tpm: TpmSettings | None = None
     """The table `[attestors.tpm]`: limits, the vendors' CAs, and the waiting room."""
+
+    cloud_iid: CloudIidSettings | None = Field(default=None, alias="cloud-iid")
+    """The table `[attestors.cloud-iid]`: limits, the clouds' anchors, and how old their word may be."""
 
     limits: dict[Label, AttestorLimits] = Field(default_factory=dict[str, AttestorLimits])
     """The tables `[attestors.<id>]`. An attestor without one may admit nobody; only `join-token` then
@@ -248,7 +231,8 @@ class AttestorsSettings(Section):
         if not isinstance(data, dict):
             return data
         given = cast("dict[str, Any]", data)
-        own = {name: value for name, value in given.items() if name in cls.model_fields}
+        fields = {written(name, field) for name, field in cls.model_fields.items()}
+        own = {name: value for name, value in given.items() if name in fields}
         tables = {name: value for name, value in given.items() if name not in own}
         if not tables:
             return own

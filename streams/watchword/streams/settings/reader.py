@@ -11,6 +11,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from watchword.handlers.errors import ConfigRefused
 from watchword.streams.settings.model import Settings, rules
+from watchword.streams.settings.section import written
 from watchword.streams.settings.sources import Value, config_file, gather
 
 
@@ -89,12 +90,12 @@ def _prefixes(path: list[str]) -> Iterator[str]:
 def _siblings(path: list[str]) -> list[str]:
     at: type[BaseModel] = Settings
     for part in path:
-        field = at.model_fields.get(part)
+        field = {written(n, f): f for n, f in at.model_fields.items()}.get(part)
         annotation = None if field is None else field.annotation
         if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
             return []
         at = annotation
-    return list(at.model_fields)
+    return [written(name, field) for name, field in at.model_fields.items()]
 
 
 def shown(loaded: Loaded) -> list[Shown]:
@@ -102,8 +103,8 @@ def shown(loaded: Loaded) -> list[Shown]:
     found: list[Shown] = []
     for section_name in Settings.model_fields:
         section: BaseModel = getattr(loaded.settings, section_name)
-        for name in type(section).model_fields:
-            dotted = f"{section_name}.{name}"
+        for name, field in type(section).model_fields.items():
+            dotted = f"{section_name}.{written(name, field)}"
             found.append(
                 Shown(
                     dotted, _plain(getattr(section, name)), _source(dotted, section, loaded.sources)
@@ -116,7 +117,8 @@ def _source(dotted: str, section: BaseModel, sources: Mapping[str, str]) -> str:
     """Name where a value is from; a table may come from several places, and names them all."""
     beneath = f"{dotted}."
     if dotted == "attestors.limits":
-        own = tuple(f"attestors.{name}." for name in type(section).model_fields)
+        fields = type(section).model_fields
+        own = tuple(f"attestors.{written(name, field)}." for name, field in fields.items())
         found = [
             said
             for known, said in sources.items()

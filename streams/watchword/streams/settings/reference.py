@@ -8,14 +8,21 @@ from typing import Any
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from watchword.streams.settings.cloud import (
+    AwsSettings,
+    AzureSettings,
+    CloudIidSettings,
+    GcpSettings,
+)
+from watchword.streams.settings.limits import AttestorLimits
 from watchword.streams.settings.model import Settings
 from watchword.streams.settings.policies import (
-    AttestorLimits,
     TpmSettings,
     TpmWaitingRoom,
     X509PopRule,
     X509PopSettings,
 )
+from watchword.streams.settings.section import written
 from watchword.streams.settings.sources import PREFIX, SECRETS, SHORT_FORMS
 
 _HEAD = """\
@@ -43,6 +50,10 @@ _TABLES: dict[str, type[BaseModel]] = {
     "[[attestors.x509pop.rules]]": X509PopRule,
     "[attestors.tpm]": TpmSettings,
     "[attestors.tpm.waiting_room]": TpmWaitingRoom,
+    "[attestors.cloud-iid]": CloudIidSettings,
+    "[attestors.cloud-iid.aws]": AwsSettings,
+    "[attestors.cloud-iid.gcp]": GcpSettings,
+    "[attestors.cloud-iid.azure]": AzureSettings,
 }
 """Tables below sections. Of those that inherit, only what is their own is written."""
 
@@ -60,8 +71,8 @@ def _tables() -> Iterator[str]:
         for base in table.__mro__[1:]:
             inherited |= set(getattr(base, "model_fields", {}))
         for field_name, field in table.model_fields.items():
-            if field_name in inherited:
-                continue
+            if field_name in inherited or isinstance(field.default, BaseModel):
+                continue  # of another table
             yield f"### `{name}.{field_name}`\n\n{_text(field.description or '')}\n"
             yield f"Default: {_default(field)}{_bounds(field)}.\n"
 
@@ -73,7 +84,7 @@ def _sections() -> Iterator[str]:
         section: type[BaseModel] = getattr(defaults, name).__class__
         yield f"## `[{name}]`\n\n{_text(section.__doc__ or '')}\n"
         for field_name, field in section.model_fields.items():
-            if f"[{name}.{field_name}]" in _TABLES:
+            if f"[{name}.{written(field_name, field)}]" in _TABLES:
                 continue  # a table of its own, below
             path = (name, field_name)
             names = [f"`{PREFIX}{name.upper()}__{field_name.upper()}`"]

@@ -4,6 +4,7 @@ import re
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.fields import FieldInfo
 
 DNS_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
@@ -18,6 +19,11 @@ class Section(BaseModel):
         hide_input_in_errors=True,
         validate_default=True,
     )
+
+
+def written(name: str, field: FieldInfo) -> str:
+    """Return what an operator writes for a field: its alias where its name can be no name in Python."""
+    return field.alias or name
 
 
 def _split(value: Any) -> Any:  # noqa: ANN401 - whatever an operator wrote

@@ -95,7 +95,7 @@ def gather(environment: Mapping[str, str], file: Path | None) -> tuple[list[Valu
 
 def _path(variable: str) -> tuple[str, ...]:
     parts = variable.removeprefix(PREFIX).lower().split("__")
-    if len(parts) == 3 and parts[0] == "attestors":  # noqa: PLR2004 - attestors, id, field
+    if len(parts) >= 3 and parts[0] == "attestors":  # noqa: PLR2004 - attestors, id, field
         parts[1] = parts[1].replace("_", "-")
     return tuple(parts)
 

@@ -12,12 +12,15 @@ from watchword.handlers.errors import ConfigRefused
 from watchword.handlers.join.policy import JoinPolicy, Limits, known_kind
 from watchword.schemas.ids import ROLES, AttestorId
 from watchword.streams.settings import Settings
-from watchword.streams.settings.policies import AttestorLimits, TpmSettings, X509PopSettings
+from watchword.streams.settings.cloud import CloudIidSettings
+from watchword.streams.settings.limits import AttestorLimits
+from watchword.streams.settings.policies import TpmSettings, X509PopSettings
+from watchword.streams.wiring.cloud_iid import cloud_iid_attestor
 from watchword.streams.wiring.strangers import load, registrations
 from watchword.streams.wiring.tpm import tpm_config
 from watchword.streams.wiring.x509pop import x509pop_config
 
-BUILT_IN = frozenset(("x509pop", "image", "discovery", "tpm"))
+BUILT_IN = frozenset(("x509pop", "image", "discovery", "tpm", "cloud-iid"))
 """Ids of ours that `attestors.enabled` may name; a package that registers one of them is not asked."""
 
 
@@ -66,10 +69,13 @@ def _built_in(name: str, settings: Settings, trust_domain: str, problems: list[s
     """Return one of ours; what is wrong with its settings goes to `problems`."""
     match name:
         case "x509pop":
-            section = settings.attestors.x509pop or X509PopSettings()
-            return X509PopAttestor(x509pop_config(section, trust_domain, problems))
+            certificates = settings.attestors.x509pop or X509PopSettings()
+            return X509PopAttestor(x509pop_config(certificates, trust_domain, problems))
         case "tpm":
             return TpmAttestor(tpm_config(settings.attestors.tpm or TpmSettings(), problems))
+        case "cloud-iid":
+            section = settings.attestors.cloud_iid or CloudIidSettings()
+            return cloud_iid_attestor(section, problems)
         case "image":
             return ImageAttestor()
         case _:
@@ -89,6 +95,8 @@ def join_policy(settings: Settings) -> JoinPolicy:
         sections["x509pop"] = settings.attestors.x509pop
     if settings.attestors.tpm is not None:
         sections["tpm"] = settings.attestors.tpm
+    if settings.attestors.cloud_iid is not None:
+        sections["cloud-iid"] = settings.attestors.cloud_iid
     for name, section in sections.items():
         problems += [
             f"attestors.{name}.kinds: no such kind: {kind}"

@@ -23,6 +23,7 @@ from watchword.streams import failpoints
 from watchword.streams.settings import Settings
 from watchword.streams.signer.client import SocketSigner
 from watchword.streams.wiring.attestors import enabled_attestors, join_policy
+from watchword.streams.wiring.cloud_iid import tending
 from watchword.streams.wiring.connections import database_url, kafka_connection
 from watchword.streams.wiring.database_watch import watching
 from watchword.streams.worker.join_metrics import JoinMetrics
@@ -112,4 +113,5 @@ async def judging(
         )
         with_sql = [AttestorId(a.id) for a in attestors if brings_sql(a)]  # type: ignore[attr-defined]  # looked at
         watch = await stack.enter_async_context(watching(database, url, with_sql))
-        yield Judging(service, watch.problem, watch.clock_skew)
+        clouds = await stack.enter_async_context(tending(settings, attestors))
+        yield Judging(service, lambda: watch.problem() or clouds(), watch.clock_skew)

@@ -93,6 +93,19 @@ def is_dead(consumer: Consumer) -> bool:
     return fetcher is not None and fetcher.error_future.done()
 
 
+def learn_whether_it_leads(consumer: Consumer) -> None:
+    """Have a consumer join once more unless it knows that it leads its group.
+
+    Whoever leads looks for new partitions. A static member that comes back within its session gets its
+    partitions again without a rebalance, and leads again if it led before; but the broker tells it so only
+    when it joins anew (before KIP-814, which aiokafka does not speak), and until then nobody looks. For a
+    member that does not lead the broker changes nothing.
+    """
+    coordinator = _inside(consumer, "_coordinator")
+    if coordinator is not None and getattr(coordinator, "_group_subscription", None) is None:
+        coordinator.request_rejoin()
+
+
 async def close(consumer: Consumer) -> None:
     """Stop a consumer, and go on without it if that takes long.
 

@@ -1,6 +1,8 @@
 """Feeds the worker from `join.requests`, and commits what is done."""
 
 import asyncio
+import math
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
@@ -84,6 +86,7 @@ class RequestSource(WorkerService):
         self._unanchored: set[TopicPartition] = set()
         self._generation = 0
         self._has_joined = False
+        self._learns_at: float | None = None
         self._has_left = False
         self._backoff_s = _FIRST_BACKOFF_S
         self._trouble: str | None = "not connected yet"
@@ -142,11 +145,22 @@ class RequestSource(WorkerService):
             await self.sleep(self._limits.commit_every_s)
             if (consumer := self._consumer) is not None and not self.should_stop:
                 await self._committer.commit(consumer, within_s=_COMMIT_S)
+                self._learn_whether_it_leads(consumer)
+
+    def _learn_whether_it_leads(self, consumer: Consumer) -> None:
+        """Do it once for each consumer, when it has had its partitions for a while."""
+        if self._learns_at is None:
+            if self._has_joined:
+                self._learns_at = time.monotonic() + self._limits.metadata_age_s
+        elif time.monotonic() >= self._learns_at and self._consumer is consumer:
+            self._learns_at = math.inf
+            consumers.learn_whether_it_leads(consumer)
 
     def _give_up(self) -> None:
         self._generation += 1
         self._consumer = None
         self._has_joined = False
+        self._learns_at = None
         self._unanchored = set()
         self._tenures.end()
 

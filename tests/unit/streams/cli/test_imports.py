@@ -7,12 +7,14 @@ import pytest
 
 SERVER_ONLY = (
     "aiokafka",
+    "asn1crypto",
     "asyncpg",
     "faust",
     "mode",
     "prometheus_client",
     "starlette",
     "uvicorn",
+    "watchword.handlers.attestors.cloud_iid.anchors",
     "watchword.handlers.join",
     "watchword.handlers.store",
 )

@@ -22,6 +22,7 @@ def test_files_are_whole_whatever_the_name(tmp_path: Path, name: str) -> None:
         "README.md",
         "pyproject.toml",
         f"src/{package}/__init__.py",
+        f"src/{package}/make_key.py",
         f"src/{package}/prover.py",
         f"src/{package}/py.typed",
         f"src/{package}/verifier.py",

@@ -11,7 +11,6 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding
 
 from watchword.handlers.attestors.cloud_iid import cms
 from watchword.handlers.attestors.cloud_iid.anchors import Anchor, AnchorFolder
@@ -102,8 +101,8 @@ def _pending(document: dict[str, Any]) -> datetime:
 def _signer(held: list[Anchor], signed: cms.Signed, config: AwsConfig) -> Anchor:
     """Return the anchor that SignerInfo names, if it made the signature. Certificates inside do not count."""
     for anchor in held:
-        if cms.names(signed, anchor.certificate.public_bytes(Encoding.DER)):
-            cms.verify(signed, anchor.certificate, unsafe_dsa=config.unsafe_dsa)
+        if cms.names(signed, anchor.der):
+            cms.verify(signed, anchor.key, unsafe_dsa=config.unsafe_dsa)
             return anchor
     raise Unproven("cms-certificate")
 
@@ -111,7 +110,7 @@ def _signer(held: list[Anchor], signed: cms.Signed, config: AwsConfig) -> Anchor
 def _bare(held: list[Anchor], signature: bytes, document: bytes) -> Anchor:
     """Return the anchor whose key signed the document: RSASSA-PKCS1-v1_5 with SHA-256."""
     for anchor in held:
-        key = anchor.certificate.public_key()
+        key = anchor.key
         try:
             if isinstance(key, rsa.RSAPublicKey):
                 key.verify(signature, document, padding.PKCS1v15(), SHA256())

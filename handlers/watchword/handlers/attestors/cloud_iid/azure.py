@@ -5,15 +5,17 @@ is about no CSR; its nonce has ten digits and may be that of a cached document.
 """
 
 import re
-from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.x509.oid import NameOID
 
 from watchword.handlers.attestors.cloud_iid import chain, cms
 from watchword.handlers.attestors.cloud_iid.anchors import Anchor, AnchorFolder
+from watchword.handlers.attestors.cloud_iid.binding import nonce_for
 from watchword.handlers.attestors.cloud_iid.config import AzureConfig
 from watchword.handlers.attestors.cloud_iid.document import (
     Identity,
@@ -26,14 +28,10 @@ from watchword.handlers.attestors.cloud_iid.manifest import Purpose
 from watchword.handlers.attestors.cloud_iid.reasons import Unproven
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_TIME = re.compile(r"([0-9]{2}/[0-9]{2}/[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}) [-+]0000")
+_TIME = re.compile(r"(\d\d)/(\d\d)/(\d\d) (\d\d):(\d\d):(\d\d) [-+]0000", re.ASCII)
+_MOST_SIGNERS = 128
+_CENTURY = 2000
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-_NONCE_DIGITS = 10
-
-
-def nonce_for(csr_sha256: bytes) -> str:
-    """Return the nonce that a machine asks for: ten digits of the CSR's digest, all that Azure takes."""
-    return str(int.from_bytes(csr_sha256) % 10**_NONCE_DIGITS).zfill(_NONCE_DIGITS)
 
 
 def prove(
@@ -57,22 +55,14 @@ def prove(
     # Step 1
     signed = cms.read(shown.signature)
     encoded = cms.named_certificate(signed)
-    leaf = chain.load(encoded)
 
-    # Step 2
-    partition = _partition(leaf, config)
-
-    # Step 3
-    anchors = folder.current
-    roots = folder.in_force(anchors.azure.get((partition, "root"), ()), now)
-    purpose: Purpose = "intermediate"
-    issuers = [a.certificate for a in anchors.azure.get((partition, purpose), ())]
-    issuers += [chain.load(der) for der in signed.certificates if der != encoded]
-    root = chain.verify_chain(leaf, issuers, [a.certificate for a in roots], now)
+    # Steps 2 and 3, which say the same of a signer until one of its certificates ends
+    signer = _signer(signed, encoded, folder, config, now)
 
     # Step 4
-    cms.verify(signed, leaf)
-    _note(folder, roots, root, now)
+    cms.verify(signed, signer.key)
+    for anchor in signer.anchors:
+        folder.used(anchor, now)
 
     # Step 5
     document = read_document(signed.content)
@@ -84,6 +74,50 @@ def prove(
     if not _UUID.fullmatch(machine) or not _UUID.fullmatch(subscription):
         raise Unproven("document")
     return Identity(provider="azure", account=subscription, instance=machine, region=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Signer:
+    """A signer of Azure's that has a path to a root of ours, between two times."""
+
+    key: CertificatePublicKeyTypes
+    anchors: tuple[Anchor, ...]
+    """Those on the path."""
+    begins: datetime
+    ends: datetime
+
+
+def _signer(
+    signed: cms.Signed, encoded: bytes, folder: AnchorFolder, config: AzureConfig, now: datetime
+) -> _Signer:
+    """Return the signer. All machines of a region have the same for weeks: it is verified once for each set of anchors."""
+    anchors = folder.current
+    known = (encoded, signed.certificates, config.names)
+    found: _Signer | None = anchors.signers.get(known)
+    if found is not None and found.begins <= now <= found.ends:
+        return found
+
+    # Step 2
+    leaf = chain.load(encoded)
+    partition = _partition(leaf, config)
+
+    # Step 3
+    roots = folder.in_force(anchors.azure.get((partition, "root"), ()), now)
+    purpose: Purpose = "intermediate"
+    between = anchors.azure.get((partition, purpose), ())
+    issuers = [a.certificate for a in between]
+    issuers += [chain.load(der) for der in signed.certificates if der != encoded]
+    path = chain.verify_chain(leaf, issuers, [a.certificate for a in roots], now)
+    made = _Signer(
+        leaf.public_key(),
+        tuple(anchor for anchor in (*roots, *between) if anchor.certificate in path),
+        max(each.not_valid_before_utc for each in path),
+        min(each.not_valid_after_utc for each in path),
+    )
+    if len(anchors.signers) >= _MOST_SIGNERS:
+        anchors.signers.clear()
+    anchors.signers[known] = made
+    return made
 
 
 def _partition(leaf: x509.Certificate, config: AzureConfig) -> str:
@@ -123,14 +157,6 @@ def _cloud_of(name: str, config: AzureConfig) -> str | None:
     return None
 
 
-def _note(
-    folder: AnchorFolder, roots: Sequence[Anchor], root: x509.Certificate, now: datetime
-) -> None:
-    for anchor in roots:
-        if anchor.certificate == root:
-            folder.used(anchor, now)
-
-
 def _check_times(document: dict[str, Any], config: AzureConfig, now: datetime) -> None:
     times = document.get("timeStamp")
     if not is_object(times):
@@ -149,7 +175,8 @@ def _time(times: dict[str, Any], name: str) -> datetime:
     found = _TIME.fullmatch(text_of(times, name))
     if found is None:
         raise Unproven("document")
+    month, day, year, hour, minute, second = map(int, found.groups())
     try:
-        return datetime.strptime(found[1], "%m/%d/%y %H:%M:%S").replace(tzinfo=UTC)
+        return datetime(_CENTURY + year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         raise Unproven("document") from None

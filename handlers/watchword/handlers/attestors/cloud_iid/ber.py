@@ -1,79 +1,135 @@
-"""Bounds on BER (ITU-T X.690), checked without recursion before any parser sees the bytes.
+"""BER (ITU-T X.690) as far as CMS needs it: bounded, read in one pass without recursion, linear in the size.
 
-A parser of BER recurses by depth and copies constructed strings, so that a small blob can cost much:
-1,000 levels of indefinite length are 4 KB. Here is one pass over the headers, linear in the size.
+A general parser recurses by depth and copies constructed strings, so that a small blob can cost much:
+1,000 levels of indefinite length are 4 KB. Here is one pass over the headers that checks every bound;
+the elements that it finds are what `cms` reads from. Nothing is interpreted here.
 """
+
+from functools import lru_cache
 
 from watchword.handlers.attestors.cloud_iid.reasons import Unproven
 
 MAX_BYTES = 32 * 1024
 MAX_DEPTH = 24
 """A SignedData with certificates of today is 15 deep."""
-MAX_ELEMENTS = 4096
+MAX_ELEMENTS = 2048
+"""One with four certificates has some 400."""
+
+SEQUENCE, SET, INTEGER, OCTETS, OID = 0x30, 0x31, 0x02, 0x04, 0x06
+CONSTRUCTED = 0x20
+
+_CERTIFICATES = 0xA0
+_CERTIFICATES_DEPTH = 5
+"""Where SignedData has its certificates: below what holds all, ContentInfo, its [0], SignedData, and their [0]."""
+_MOST_CERTIFICATES = 8
+_MAX_CERTIFICATE_ELEMENTS = 512
 
 _LONG_TAG = 0x1F
-_CONSTRUCTED = 0x20
 _INDEFINITE = 0x80
 _MAX_LENGTH_BYTES = 4
+_MALFORMED = "cms-malformed"
 
 
-def check_bounds(data: bytes) -> None:
-    """Return only if `data` is exactly one well-formed BER element within the bounds.
+class Element:
+    """One element: its tag (one byte), and where in the data it, its content and its end are."""
+
+    __slots__ = ("begin", "content", "end", "is_definite", "limit", "parts", "tag")
+
+    def __init__(
+        self, tag: int, begin: int, content: int, limit: int, *, is_definite: bool
+    ) -> None:
+        """Take what the header says; of an indefinite length `limit` and `end` are not known yet."""
+        self.tag = tag
+        self.begin = begin
+        self.content = content
+        self.limit = limit
+        """Where the content ends."""
+        self.end = limit
+        """Where the element ends: behind the end-of-contents, if it has such."""
+        self.is_definite = is_definite
+        self.parts: list[Element] = []
+        """What a constructed element consists of."""
+
+
+def parse(data: bytes) -> Element:
+    """Return the tree, if `data` is exactly one well-formed BER element within the bounds.
+
+    Of the certificates of a SignedData it has no parts: the same few come with every document, and are
+    passed over once they were looked at.
 
     Raises:
         Unproven: `cms-malformed`.
     """
-    if not 0 < len(data) <= MAX_BYTES:
+    return _parse(data, MAX_ELEMENTS, has_certificates=True)
+
+
+@lru_cache(maxsize=256)
+def _check_certificate(data: bytes) -> None:
+    _parse(data, _MAX_CERTIFICATE_ELEMENTS, has_certificates=False)
+
+
+def _parse(data: bytes, most: int, *, has_certificates: bool) -> Element:  # noqa: C901, PLR0912, PLR0915 - one pass, whole
+    size = len(data)
+    if not 0 < size <= MAX_BYTES:
         raise Unproven(_MALFORMED)
-    # What is open: where it must have ended at the latest, and whether it ends by end-of-contents.
-    opened: list[tuple[int, bool]] = []
+    whole = Element(SEQUENCE, 0, 0, size, is_definite=True)
+    opened = [whole]
     at = 0
-    for _ in range(MAX_ELEMENTS):
-        limit, indefinite = opened[-1] if opened else (len(data), False)
-        tag, length, at = _header(data, at, limit)
+    for _ in range(most):
+        inner = opened[-1]
+        limit = inner.limit
+        # 1. The header lies within what it is in, and says no more than can be there.
+        begin = at
+        if at + 2 > limit:
+            raise Unproven(_MALFORMED)
+        tag, length = data[at], data[at + 1]
+        at += 2
+        if tag & _LONG_TAG == _LONG_TAG:
+            raise Unproven(_MALFORMED)  # tags beyond 30 occur nowhere in CMS
+        is_definite = length != _INDEFINITE
+        if length > _INDEFINITE:
+            octets = length - _INDEFINITE
+            if octets > _MAX_LENGTH_BYTES or at + octets > limit:
+                raise Unproven(_MALFORMED)
+            length = int.from_bytes(data[at : at + octets], "big")
+            at += octets
+        # 2. The end-of-contents closes an indefinite length, and is nowhere else.
         if tag == 0:
-            if length != 0 or not indefinite:
+            if length or inner.is_definite:
                 raise Unproven(_MALFORMED)
+            inner.limit, inner.end = begin, at
             opened.pop()
-        elif length is None:
-            if not tag & _CONSTRUCTED:
-                raise Unproven(_MALFORMED)
-            opened.append((limit, True))
         else:
-            if at + length > limit:
+            if is_definite:
+                limit = at + length
+                if limit > inner.limit:
+                    raise Unproven(_MALFORMED)
+            elif not tag & CONSTRUCTED:
                 raise Unproven(_MALFORMED)
-            if tag & _CONSTRUCTED:
-                opened.append((at + length, False))
+            found = Element(tag, begin, at, limit, is_definite=is_definite)
+            inner.parts.append(found)
+            # 3. A constructed element is gone into; a primitive one is passed over.
+            if (
+                has_certificates
+                and is_definite
+                and inner.tag == _CERTIFICATES
+                and tag == SEQUENCE
+                and len(opened) == _CERTIFICATES_DEPTH
+                and len(inner.parts) <= _MOST_CERTIFICATES
+            ):
+                _check_certificate(data[begin:limit])
+                at = limit
+            elif tag & CONSTRUCTED:
+                opened.append(found)
+                if len(opened) > MAX_DEPTH + 1:
+                    raise Unproven(_MALFORMED)
             else:
-                at += length
-        if len(opened) > MAX_DEPTH:
-            raise Unproven(_MALFORMED)
-        while opened and opened[-1] == (at, False):
+                at = limit
+        # 4. What has ended is left. The outermost element is one, and ends with the data.
+        while len(opened) > 1 and opened[-1].is_definite and opened[-1].limit == at:
             opened.pop()
-        if not opened:
-            if at != len(data):
+        if len(opened) == 1:
+            if at != size:
                 raise Unproven(_MALFORMED)
-            return
+            return whole.parts[0]
     raise Unproven(_MALFORMED)
-
-
-def _header(data: bytes, at: int, limit: int) -> tuple[int, int | None, int]:
-    """Return tag, length (None is indefinite) and where the content begins."""
-    if at + 2 > limit:
-        raise Unproven(_MALFORMED)
-    tag, length = data[at], data[at + 1]
-    start = at + 2
-    if tag & _LONG_TAG == _LONG_TAG:
-        raise Unproven(_MALFORMED)  # tags beyond 30 occur nowhere in CMS
-    if length == _INDEFINITE:
-        return tag, None, start
-    if length > _INDEFINITE:
-        size = length - _INDEFINITE
-        if size > _MAX_LENGTH_BYTES or start + size > limit:
-            raise Unproven(_MALFORMED)
-        length = int.from_bytes(data[start : start + size], "big")
-        start += size
-    return tag, length, start
-
-
-_MALFORMED = "cms-malformed"

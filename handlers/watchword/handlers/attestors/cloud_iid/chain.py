@@ -72,8 +72,8 @@ def verify_chain(
     issuers: Sequence[x509.Certificate],
     roots: Sequence[x509.Certificate],
     at: datetime,
-) -> x509.Certificate:
-    """Return the root that the leaf chains to at this time.
+) -> list[x509.Certificate]:
+    """Return the path from the leaf to a root at this time, both included.
 
     Raises:
         Unproven: `chain`.
@@ -88,7 +88,7 @@ def verify_chain(
                 .extension_policies(ca_policy=_CA, ee_policy=_LEAF)
                 .build_client_verifier()
             )
-            return verifier.verify(leaf, path).chain[-1]
+            return verifier.verify(leaf, path).chain
         except (VerificationError, *_UNREADABLE):
             continue
     raise Unproven("chain")

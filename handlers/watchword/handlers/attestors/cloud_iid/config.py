@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from watchword.handlers.attestors.cloud_iid.binding import DEFAULT_AUDIENCE
+
 LEEWAY = timedelta(minutes=2)
 
 
@@ -21,7 +23,7 @@ class AwsConfig:
 class GcpConfig:
     """How Google's identity tokens are taken. The audience is `<audience>/<SHA-256 of the CSR in hex>`."""
 
-    audience: str = "watchword"
+    audience: str = DEFAULT_AUDIENCE
     issuer: str = "https://accounts.google.com"
     max_life: timedelta = timedelta(hours=1)
     leeway: timedelta = LEEWAY

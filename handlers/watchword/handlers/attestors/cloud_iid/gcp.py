@@ -7,7 +7,7 @@ clouds have nothing like it.
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +15,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
+from watchword.handlers.attestors.cloud_iid.binding import bound_audience
 from watchword.handlers.attestors.cloud_iid.config import GcpConfig
 from watchword.handlers.attestors.cloud_iid.document import Identity, is_object, read_document
 from watchword.handlers.attestors.cloud_iid.reasons import Unproven
@@ -34,7 +35,7 @@ _ZONE = re.compile(r"([a-z]{2,16}-[a-z]{2,16}[0-9]{1,2})-[a-z][a-z0-9]{0,8}")
 
 def audience_for(config: GcpConfig, csr_sha256: bytes) -> str:
     """Return the audience that a machine has to ask its metadata service for."""
-    return f"{config.audience}/{csr_sha256.hex()}"
+    return bound_audience(config.audience, csr_sha256)
 
 
 def prove(
@@ -43,8 +44,10 @@ def prove(
     config: GcpConfig,
     audience: str,
     now: datetime,
+    *,
+    used: Callable[[str], None] | None = None,
 ) -> Identity:
-    """Return the instance that Google signed, for this audience, now.
+    """Return the instance that Google signed, for this audience, now; `used` is told the id of the key that did.
 
     Raises:
         Unproven: see `REASONS`.
@@ -55,7 +58,10 @@ def prove(
     # 4. The instance: tokens without it are service accounts' and prove no machine.
 
     # Step 1
-    claims = read_document(verify_token(token, keys), "token")
+    kid, payload = verify_token(token, keys)
+    if used is not None:
+        used(kid)
+    claims = read_document(payload, "token")
 
     # Step 2
     if claims.get("iss") != config.issuer:
@@ -74,8 +80,8 @@ def prove(
     return _identity(engine)
 
 
-def verify_token(token: bytes, keys: Mapping[str, rsa.RSAPublicKey]) -> bytes:
-    """Return the payload of a compact JWS that one of these keys signed with RS256.
+def verify_token(token: bytes, keys: Mapping[str, rsa.RSAPublicKey]) -> tuple[str, bytes]:
+    """Return key id and payload of a compact JWS that one of these keys signed with RS256.
 
     The header may have `alg`, `kid` and `typ`: no `jwk`, `jku`, `x5c`, `x5u`, `crit` or anything else.
 
@@ -95,13 +101,13 @@ def verify_token(token: bytes, keys: Mapping[str, rsa.RSAPublicKey]) -> bytes:
         raise Unproven("token-header")
     kid = header.get("kid")
     key = keys.get(kid) if isinstance(kid, str) else None
-    if key is None:
+    if key is None or not isinstance(kid, str):
         raise Unproven("token-key")
     try:
         key.verify(signature, token[: token.rindex(b".")], padding.PKCS1v15(), SHA256())
     except (InvalidSignature, ValueError):
         raise Unproven("signature") from None
-    return payload
+    return kid, payload
 
 
 def _check_times(claims: dict[str, Any], config: GcpConfig, now: datetime) -> None:

@@ -36,7 +36,7 @@ class CloudIidAttestor:
 
     def __init__(self, anchors: AnchorFolder, config: Config | None = None) -> None:
         """Take the anchors, which may be reloaded at any time, and the limits."""
-        self._anchors = anchors
+        self.anchors = anchors
         self._config = config or Config()
 
     async def verify(self, evidence: Evidence, context: JoinContext) -> Admission | Deferral:
@@ -83,15 +83,19 @@ class CloudIidAttestor:
 
     def _prove(self, shown: CloudEvidence, context: JoinContext) -> Identity:
         if shown.provider == "aws":
-            return aws.prove(shown, self._anchors, self._config.aws, context.now)
+            return aws.prove(shown, self.anchors, self._config.aws, context.now)
         if shown.provider == "gcp":
             config = self._config.gcp
             audience = gcp.audience_for(config, context.csr_sha256)
-            keys = self._anchors.current.keys
-            return gcp.prove(shown.signature, keys, config, audience, context.now)
-        return azure.prove(
-            shown, self._anchors, self._config.azure, context.csr_sha256, context.now
-        )
+            return gcp.prove(
+                shown.signature,
+                self.anchors.google_keys,
+                config,
+                audience,
+                context.now,
+                used=lambda kid: self.anchors.used_key(kid, context.now),
+            )
+        return azure.prove(shown, self.anchors, self._config.azure, context.csr_sha256, context.now)
 
 
 def instance_digest(identity: Identity) -> bytes:

@@ -52,6 +52,14 @@ CURVES: Mapping[int, ec.EllipticCurve] = {0x0003: ec.SECP256R1(), 0x0004: ec.SEC
 MAX_DIGEST_BYTES = 64
 
 
+_SIZES: Mapping[int, int] = {
+    Alg.SHA1: 20,
+    Alg.SHA256: 32,
+    Alg.SHA384: 48,
+    Alg.SHA512: 64,
+}
+
+
 def digest(algorithm: int, data: bytes) -> bytes:
     """Return the hash of a bank over these bytes; `KeyError` for an unknown one."""
     return hashlib.new(BANKS[algorithm], data).digest()
@@ -59,4 +67,4 @@ def digest(algorithm: int, data: bytes) -> bytes:
 
 def digest_size(algorithm: int) -> int:
     """Return how many bytes a hash of a bank has; `KeyError` for an unknown one."""
-    return {Alg.SHA1: 20, Alg.SHA256: 32, Alg.SHA384: 48, Alg.SHA512: 64}[Alg(algorithm)]
+    return _SIZES[algorithm]

@@ -134,6 +134,12 @@ def _certificate(der: bytes) -> Certificate:
         message = "two signature algorithms"
         raise Malformed(message)
     algorithm: Any = whole["signature_algorithm"]
+    value: Any = whole["signature_value"]
+    if (
+        value.contents[:1] != b"\0"
+    ):  # the parser takes any number of unused bits, and nobody has signed it
+        message = "a signature of no whole bytes"
+        raise Malformed(message)
     not_before: datetime = fields["validity"]["not_before"].native
     not_after: datetime = fields["validity"]["not_after"].native
     if not_before.tzinfo is None or not_after.tzinfo is None:
@@ -151,7 +157,7 @@ def _certificate(der: bytes) -> Certificate:
         key=_key(fields["subject_public_key_info"]),
         not_before=not_before,
         not_after=not_after,
-        signature=whole["signature_value"].native,
+        signature=value.native,
         signature_kind=algorithm.signature_algo,
         signature_hash=algorithm.hash_algo,
         usage=None if usage is None else frozenset(usage.native),

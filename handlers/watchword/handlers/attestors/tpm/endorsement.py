@@ -8,14 +8,12 @@ usage (Google's newer ones) the key usage alone says that this is a key to encry
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import sha256
 from pathlib import Path
 
 import structlog
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from watchword.handlers.attestors.tpm.certificates import (
     Certificate,
@@ -81,20 +79,6 @@ def load_anchors(folder: Path) -> Anchors:
     return Anchors.of(found)
 
 
-def ek_sha256(ek: Public) -> bytes:
-    """Return the 32 bytes by which an endorsement key is enrolled, bound and banned: over its TPMT_PUBLIC."""
-    return sha256(ek.raw).digest()
-
-
-def ek_key_sha256(ek: Public) -> bytes:
-    """Return the 32 bytes that name the endorsement key itself, over its SubjectPublicKeyInfo.
-
-    A machine that tells other attributes of its key has another `ek_sha256`, and still activates credentials;
-    by this it stays the one chip that it is.
-    """
-    return sha256(ek.key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()
-
-
 def check_endorsement(
     shown: bytes, intermediates: Sequence[bytes], ek: Public, anchors: Anchors, at: datetime
 ) -> Certificate:
@@ -115,7 +99,7 @@ def check_endorsement(
     if leaf.key != ek.key:
         message = "the certificate is another key's"
         raise NoChain(message)
-    _check_path(leaf, between, anchors, at)
+    check_path(leaf, between, anchors, at)
     return leaf
 
 
@@ -158,10 +142,14 @@ def _check_authority(certificate: Certificate) -> None:
         raise NoChain(message)
 
 
-def _check_path(
+def check_path(
     leaf: Certificate, between: Sequence[Certificate], anchors: Anchors, at: datetime
 ) -> None:
-    """Go from issuer to issuer (RFC 5280, 6.1) until an anchor has signed; every step is dated and bounded."""
+    """Go from issuer to issuer (RFC 5280, 6.1) until an anchor has signed; every step is dated and bounded.
+
+    Raises:
+        NoChain: no anchor has.
+    """
     costs = 0
     current, depth = leaf, 0
     rest = list(between)

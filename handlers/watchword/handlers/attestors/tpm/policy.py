@@ -8,12 +8,14 @@ The JSON object that `context.anchors.tpm_policy` gives has these fields, and no
 * `values`: bank → PCR → hex values of which the quoted one has to be one; for every accepted bank, or none;
 * `require` and `forbid`: events, each `{"pcr": 7, "digest": "hex"}`; they need `log` `required` and one bank alone.
   A required event may also have a `kind`. A kind alone is no rule: the log says it, and no quote vouches for it;
-* `unsafe_any_values`: true if there are neither values nor required events, so that any boot will do.
+* `unsafe_first_seen`: true if a value that is not listed will do at a node's first join, and is the only
+  one that will do afterwards; it needs one bank alone;
+* `unsafe_any_values`: true if there is none of these, nor required events, so that any boot will do.
 
 Whatever is missing, unknown or empty makes the whole policy unreadable, and an unreadable policy admits nobody.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -36,7 +38,8 @@ _NAMES = {
     "unsafe_sha1": Alg.SHA1,
 }
 _LOGS = ("required", "optional", "ignored")
-_FIELDS = frozenset(("pcrs", "banks", "log", "values", "require", "forbid", "unsafe_any_values"))
+_SWITCHES = frozenset(("unsafe_first_seen", "unsafe_any_values"))
+_FIELDS = frozenset(("pcrs", "banks", "log", "values", "require", "forbid")) | _SWITCHES
 _MAX_LIST = 256
 _DYNAMIC = range(17, 23)
 """PCRs of a dynamic launch begin with ones (PC Client Platform TPM Profile, 4.6.2)."""
@@ -82,6 +85,7 @@ class PcrPolicy:
     values: Mapping[int, Mapping[int, frozenset[bytes]]]
     require: tuple[EventRule, ...]
     forbid: tuple[EventRule, ...]
+    first_seen: bool = False
 
     @property
     def bank_names(self) -> tuple[str, ...]:
@@ -89,20 +93,29 @@ class PcrPolicy:
         return tuple(BANKS[bank] for bank in self.banks)
 
 
+@dataclass(frozen=True, slots=True)
+class Met:
+    """The bank in which a policy is met, and quoted values (by PCR) that have to be those first seen of the node."""
+
+    bank: int
+    unlisted: Mapping[int, bytes]
+
+
 def read_policy(said: Mapping[str, Any]) -> PcrPolicy:
     """Return a policy.
 
     Raises:
-        UnreadablePolicy: see the module's text.
+        UnreadablePolicy: see the module's text; its message says what is wrong, for an operator.
     """
     try:
         return _read(said)
     except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
-        raise UnreadablePolicy(type(error).__name__) from None
+        message = f"a field is missing or of another form ({type(error).__name__}: {error})"
+        raise UnreadablePolicy(message) from None
 
 
-def judge(policy: PcrPolicy, quote: Quote, log: bytes) -> int:
-    """Return the bank in which a quote, which holds, meets the policy.
+def judge(policy: PcrPolicy, quote: Quote, log: bytes) -> Met:
+    """Return how a quote, which holds, meets the policy.
 
     Only PCRs that the policy names are judged: operating systems extend others after the log was written.
 
@@ -115,13 +128,16 @@ def judge(policy: PcrPolicy, quote: Quote, log: bytes) -> int:
     quoted = quote.of(bank)
     if not set(policy.pcrs) <= set(quoted):
         raise NotMet("quote")
-    for pcr, allowed in policy.values.get(bank, {}).items():
-        if quoted[pcr] not in allowed:
-            raise NotMet("pcr-mismatch")
-    if policy.log == "ignored" or (not log and policy.log == "optional"):
-        return bank
-    _judge_log(policy, quoted, bank, log)
-    return bank
+    unlisted: dict[int, bytes] = {}
+    listed = policy.values.get(bank, {})
+    for pcr in policy.pcrs if policy.first_seen else listed:
+        if quoted[pcr] not in listed.get(pcr, ()):
+            if not policy.first_seen:
+                raise NotMet("pcr-mismatch")
+            unlisted[pcr] = quoted[pcr]
+    if policy.log == "required" or (log and policy.log == "optional"):
+        _judge_log(policy, quoted, bank, log)
+    return Met(bank, unlisted)
 
 
 def _judge_log(policy: PcrPolicy, quoted: Mapping[int, bytes], bank: int, data: bytes) -> None:
@@ -148,36 +164,79 @@ def _judge_log(policy: PcrPolicy, quoted: Mapping[int, bytes], bank: int, data: 
 
 
 def _read(said: Mapping[str, Any]) -> PcrPolicy:
-    if set(said) - _FIELDS or said["log"] not in _LOGS:
-        raise UnreadablePolicy
+    if unknown := sorted(set(said) - _FIELDS):
+        message = f"no such field: {', '.join(unknown)}"
+        raise UnreadablePolicy(message)
+    if said["log"] not in _LOGS:
+        message = f"log: one of {', '.join(_LOGS)}"
+        raise UnreadablePolicy(message)
     pcrs = tuple(_pcr(value) for value in said["pcrs"])
-    banks = tuple(int(_NAMES[name]) for name in said["banks"])
-    values = {
-        int(_NAMES[name]): _values(found, int(_NAMES[name]))
-        for name, found in said.get("values", {}).items()
-    }
+    banks = tuple(_bank(name) for name in said["banks"])
+    values = {_bank(name): _values(found, _bank(name)) for name, found in _items(said)}
     require = _rules(said.get("require", ()), frozenset(("pcr", "digest", "kind")), banks)
     forbid = _rules(said.get("forbid", ()), frozenset(("pcr", "digest")), banks)
-    if not pcrs or not banks or len(set(pcrs)) != len(pcrs) or len(set(banks)) != len(banks):
-        raise UnreadablePolicy
-    # A bank without values would be the one that a machine with another boot chooses.
-    if values and (set(values) != set(banks) or not all(values.values())):
-        raise UnreadablePolicy
-    if any(not set(of_bank) <= set(pcrs) for of_bank in values.values()):
-        raise UnreadablePolicy
-    # A digest is one bank's: with two, a machine would choose the bank in which it is not forbidden.
-    if (require or forbid) and (said["log"] != "required" or len(banks) != 1):
-        raise UnreadablePolicy
-    if any(rule.pcr not in pcrs for rule in (*require, *forbid)):
-        raise UnreadablePolicy
-    if not values and not require and said.get("unsafe_any_values") is not True:
-        raise UnreadablePolicy
-    return PcrPolicy(tuple(sorted(pcrs)), banks, said["log"], values, require, forbid)
+    first_seen, any_values = (_switch(said, name) for name in sorted(_SWITCHES, reverse=True))
+    for problem, is_there in (
+        ("pcrs: at least one, each once", not pcrs or len(set(pcrs)) != len(pcrs)),
+        ("banks: at least one, each once", not banks or len(set(banks)) != len(banks)),
+        # A bank without values would be the one that a machine with another boot chooses.
+        (
+            "values: for every accepted bank, or for none",
+            bool(values) and (set(values) != set(banks) or not all(values.values())),
+        ),
+        ("values: of a PCR that is not quoted", not _inside(values.values(), pcrs)),
+        # A digest is one bank's: with two, a machine would choose the bank in which it is not forbidden.
+        (
+            "require and forbid: need log required, and one bank alone",
+            bool(require or forbid) and (said["log"] != "required" or len(banks) != 1),
+        ),
+        ("require and forbid: of a PCR that is not quoted", not _inside((require, forbid), pcrs)),
+        # With two banks, a machine would choose the one of which nothing has been seen.
+        ("unsafe_first_seen: needs one bank alone", first_seen and len(banks) != 1),
+        (
+            "values, require, unsafe_first_seen or unsafe_any_values: one has to be there",
+            not (values or require or first_seen or any_values),
+        ),
+    ):
+        if is_there:
+            raise UnreadablePolicy(problem)
+    return PcrPolicy(tuple(sorted(pcrs)), banks, said["log"], values, require, forbid, first_seen)
+
+
+def _items(said: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    found: Mapping[str, Any] = said.get("values", {})
+    return list(found.items())
+
+
+def _switch(said: Mapping[str, Any], name: str) -> bool:
+    found = said.get(name, False)
+    if type(found) is not bool:
+        message = f"{name}: true or false"
+        raise UnreadablePolicy(message)
+    return found
+
+
+def _bank(name: str) -> int:
+    if name not in _NAMES:
+        message = f"no such bank: {name} (there is: {', '.join(_NAMES)})"
+        raise UnreadablePolicy(message)
+    return int(_NAMES[name])
+
+
+def _inside(
+    named: Iterable[Mapping[int, frozenset[bytes]] | tuple[EventRule, ...]], pcrs: tuple[int, ...]
+) -> bool:
+    return all(
+        (rule.pcr if isinstance(rule, EventRule) else rule) in pcrs
+        for rules in named
+        for rule in rules
+    )
 
 
 def _pcr(value: Any) -> int:  # noqa: ANN401 - an operator's JSON
     if type(value) is not int or not 0 <= value <= MAX_PCR:
-        raise UnreadablePolicy
+        message = f"a PCR is a number from 0 to {MAX_PCR}"
+        raise UnreadablePolicy(message)
     return value
 
 
@@ -187,14 +246,16 @@ def _values(said: Mapping[str, Any], bank: int) -> dict[int, frozenset[bytes]]:
         for pcr, values in said.items()
     }
     if not all(found.values()):
-        raise UnreadablePolicy
+        message = "values: a PCR without any"
+        raise UnreadablePolicy(message)
     return found
 
 
 def _digest(value: Any, bank: int) -> bytes:  # noqa: ANN401 - an operator's JSON
     digest = bytes.fromhex(value)
     if len(digest) != digest_size(bank):
-        raise UnreadablePolicy
+        message = f"a digest of {BANKS[bank]} has {digest_size(bank)} bytes"
+        raise UnreadablePolicy(message)
     return digest
 
 
@@ -204,11 +265,13 @@ def _rules(
     banks: tuple[int, ...],
 ) -> tuple[EventRule, ...]:
     if len(said) > _MAX_LIST:
-        raise UnreadablePolicy
+        message = f"at most {_MAX_LIST} rules"
+        raise UnreadablePolicy(message)
     found: list[EventRule] = []
     for rule in cast("list[dict[str, Any]]", said):
         kind = rule.get("kind")
         if set(rule) - fields or not (kind is None or (type(kind) is int and 0 <= kind >> 32 < 1)):
-            raise UnreadablePolicy
+            message = f"a rule has {', '.join(sorted(fields))}"
+            raise UnreadablePolicy(message)
         found.append(EventRule(_pcr(rule["pcr"]), _digest(rule["digest"], banks[0]), kind))
     return tuple(found)

@@ -68,4 +68,11 @@ REASONS: tuple[Reason, ...] = (
         "The TPM did not certify the CSR's key, though the evidence says so.",
         attack=True,
     ),
+    Reason(
+        "pcr-changed",
+        "WJ0721",
+        "high",
+        "A PCR has another value than when the node was first seen, and none that the policy lists.",
+        attack=True,
+    ),
 )

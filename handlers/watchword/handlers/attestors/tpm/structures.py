@@ -4,10 +4,15 @@ from dataclasses import dataclass
 from enum import IntFlag
 
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from watchword.handlers.attestors.tpm.algorithms import CURVES, HASHES, MAX_DIGEST_BYTES, Alg
+from watchword.handlers.attestors.tpm.algorithms import (
+    CURVES,
+    HASHES,
+    MAX_DIGEST_BYTES,
+    Alg,
+    digest,
+)
 from watchword.handlers.attestors.tpm.reader import Malformed, Reader
 
 PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
@@ -63,9 +68,7 @@ class Public:
     @property
     def name(self) -> bytes:
         """The object's name (Part 1, 16): the hash's id and the hash over the public area."""
-        digest = hashes.Hash(HASHES[self.name_hash])
-        digest.update(self.raw)
-        return self.name_hash.to_bytes(2, "big") + digest.finalize()
+        return self.name_hash.to_bytes(2, "big") + digest(self.name_hash, self.raw)
 
     def has(self, attributes: Attributes) -> bool:
         """Tell whether all of these are set."""

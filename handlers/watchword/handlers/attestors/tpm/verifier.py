@@ -15,12 +15,15 @@ from watchword.handlers.attestor import (
     Subject,
     refuser,
 )
+from watchword.handlers.attestors.tpm.algorithms import BANKS
 from watchword.handlers.attestors.tpm.config import Config
 from watchword.handlers.attestors.tpm.credential import SECRET_BYTES, make_credential
-from watchword.handlers.attestors.tpm.endorsement import check_endorsement, ek_key_sha256, ek_sha256
+from watchword.handlers.attestors.tpm.endorsement import check_endorsement
 from watchword.handlers.attestors.tpm.evidence import TpmAnswer, TpmChallenge, TpmEvidence
 from watchword.handlers.attestors.tpm.keys import UnfitKey, check_ak, check_ek
+from watchword.handlers.attestors.tpm.names import ek_key_sha256, ek_sha256
 from watchword.handlers.attestors.tpm.policy import (
+    Met,
     NotMet,
     PcrPolicy,
     UnreadablePolicy,
@@ -37,6 +40,7 @@ from watchword.handlers.attestors.tpm.quote import (
 )
 from watchword.handlers.attestors.tpm.reader import Malformed
 from watchword.handlers.attestors.tpm.reasons import REASONS
+from watchword.handlers.attestors.tpm.statement import statement_of
 from watchword.handlers.attestors.tpm.structures import Public, read_public_2b
 from watchword.handlers.errors import SealBroken
 from watchword.schemas.errors import SchemaError
@@ -80,7 +84,8 @@ class TpmAttestor:
         # 7. The quote: the AK's, for this challenge and this CSR, over the values that are shown.
         # 8. The policy: bank, PCRs, values, log and events.
         # 9. A certification of the CSR's own key, if there is one; else nothing is said of the node's key.
-        # 10. A TPM from the waiting room waits for an operator.
+        # 10. Values that are not listed are those first seen of the node; at its first join they are noted with it.
+        # 11. A TPM from the waiting room, or enrolled so, waits for an operator.
 
         # Step 1
         shown = _decoded(evidence)
@@ -112,20 +117,23 @@ class TpmAttestor:
 
         # Step 8
         try:
-            bank = judge(policy, quote, answer.log)
+            met = judge(policy, quote, answer.log)
         except NotMet as error:
             raise refuse(error.reason, tenant_id=grant.tenant) from None
 
         # Step 9
         if answer.certification is not None:
             _check_certification(answer, ak, qualified_by, context)
-            statement = f"urn:bc:tpm-ak:{sha256(ak.name).hexdigest()}"
-            grant = replace(grant, node_key_uri=statement)
+            grant = replace(grant, node_key_uri=statement_of(ak))
 
         # Step 10
+        seen = await _first_seen(met, ek, grant, context)
+        grant = replace(grant, subjects=grant.subjects + seen)
+
+        # Step 11
         subject = ek_sha256(ek)
         if waits and not await context.requests.approved(subject, grant):
-            return context.request_approval(subject, grant, _facts(ek, ak, quote, bank))
+            return context.request_approval(subject, grant, _facts(ek, ak, quote, met.bank))
         return grant
 
     async def _grant(
@@ -171,7 +179,7 @@ class TpmAttestor:
             hardware_key=f"urn:bc:tpm-ek:{chip}",
             subjects=names,
         )
-        return grant, node is None and enrolled is None
+        return grant, node is None and (enrolled is None or enrolled.approval)
 
     def _check_certificate(self, shown: TpmEvidence, ek: Public, context: JoinContext) -> None:
         try:
@@ -260,6 +268,29 @@ def _check_certification(
         )
     except Malformed:
         raise refuse("certify") from None
+
+
+async def _first_seen(
+    met: Met, ek: Public, grant: Admission, context: JoinContext
+) -> tuple[Subject, ...]:
+    """Return what is to be noted of a node's values; refuse others than those that were noted.
+
+    Notes are subjects of the node, so they are written in the transaction of its admission and go with it:
+    that a PCR was seen, and which value it had.
+    """
+    chip = ek_key_sha256(ek).hex()
+    noted: list[Subject] = []
+    for pcr, value in met.unlisted.items():
+        where = f"{chip}/{BANKS[met.bank]}/{pcr}"
+        was_seen, as_now = Subject("tpm-pcr", where), Subject("tpm-pcr", f"{where}/{value.hex()}")
+        if grant.node_id is not None and grant.node_id in await context.nodes.with_subject(
+            was_seen
+        ):
+            if grant.node_id not in await context.nodes.with_subject(as_now):
+                raise refuse("pcr-changed", tenant_id=grant.tenant)
+            continue
+        noted += [was_seen, as_now]
+    return tuple(noted)
 
 
 def _facts(ek: Public, ak: Public, quote: Quote, bank: int) -> dict[str, str]:

@@ -46,6 +46,7 @@ def load(data: bytes) -> x509.Certificate:
             certificate = x509.load_der_x509_certificate(data)
             # Parsed when first looked at, and kept: what cannot be read is found here.
             _ = certificate.subject, certificate.issuer
+            _check_names(certificate)
         key_of(certificate)
     except Unacceptable:
         raise
@@ -114,6 +115,17 @@ def verify_path(
     except UNREADABLE as error:
         raise SignatureBroken(type(error).__name__) from None
     verify_line(leaf, path, authorities, at, must_state_usage=True)
+
+
+def _check_names(certificate: x509.Certificate) -> None:
+    """Return only if no dNSName is empty (RFC 5280, 4.2.1.6), which a pattern might take for a name."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return
+    if "" in names.value.get_values_for_type(x509.DNSName):
+        message = "an empty name"
+        raise Unacceptable(message)
 
 
 def _bound_the_key(data: bytes) -> None:

@@ -49,6 +49,14 @@ FROM cloud_accounts
 WHERE ($1::text IS NULL OR tenant = $1) AND ($2::text IS NULL OR provider || '/' || account > $2) AND ($3::boolean OR revoked_at IS NULL)
 ORDER BY provider || '/' || account LIMIT $4;
 
+-- get_cloud_account
+SELECT provider, account, tenant, pool, site, role, regions, approval, allowed_kinds, created_at, created_by, revoked_at,
+       CASE WHEN revoked_at IS NOT NULL THEN 'revoked' ELSE 'usable' END AS state
+FROM cloud_accounts WHERE provider = $1 AND account = $2;
+
+-- delete_cloud_account
+DELETE FROM cloud_accounts WHERE provider = $1 AND account = $2 RETURNING *;
+
 -- lock_cloud_account
 SELECT revoked_at FROM cloud_accounts WHERE provider = $1 AND account = $2 FOR NO KEY UPDATE;
 
@@ -56,14 +64,14 @@ SELECT revoked_at FROM cloud_accounts WHERE provider = $1 AND account = $2 FOR N
 UPDATE cloud_accounts SET revoked_at = $3 WHERE provider = $1 AND account = $2 RETURNING *;
 
 -- enrol_tpms
-INSERT INTO tpm_endorsements (ek_sha256, tenant, pool, site, role, allowed_kinds, note, created_at, created_by)
-SELECT ek_sha256, $3, $4, $5, $6, $7::text[], note, $8, $9
+INSERT INTO tpm_endorsements (ek_sha256, tenant, pool, site, role, allowed_kinds, note, created_at, created_by, approval)
+SELECT ek_sha256, $3, $4, $5, $6, $7::text[], note, $8, $9, $10
 FROM unnest($1::bytea[], $2::text[]) AS said (ek_sha256, note)
 ORDER BY ek_sha256
 ON CONFLICT (ek_sha256) DO NOTHING RETURNING *;
 
 -- list_tpms
-SELECT ek_sha256, tenant, pool, site, role, allowed_kinds, note, created_at, created_by, revoked_at,
+SELECT ek_sha256, tenant, pool, site, role, allowed_kinds, coalesce(approval, false) AS approval, note, created_at, created_by, revoked_at,
        CASE WHEN revoked_at IS NOT NULL THEN 'revoked' ELSE 'usable' END AS state
 FROM tpm_endorsements
 WHERE ($1::text IS NULL OR tenant = $1) AND ($2::bytea IS NULL OR ek_sha256 > $2) AND ($3::boolean OR revoked_at IS NULL)
@@ -74,6 +82,9 @@ SELECT revoked_at FROM tpm_endorsements WHERE ek_sha256 = $1 FOR NO KEY UPDATE;
 
 -- revoke_tpm
 UPDATE tpm_endorsements SET revoked_at = $2 WHERE ek_sha256 = $1 RETURNING *;
+
+-- lock_tpm_policy
+SELECT policy FROM tpm_policies WHERE tenant = $1 AND pool = $2 FOR NO KEY UPDATE;
 
 -- set_tpm_policy
 INSERT INTO tpm_policies (tenant, pool, policy, updated_at, updated_by) VALUES ($1, $2, $3::jsonb, $4, $5)

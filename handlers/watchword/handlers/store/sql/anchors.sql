@@ -11,7 +11,7 @@ SELECT a.provider, a.account, a.tenant, a.pool, a.site, a.role, a.regions, a.app
 FROM cloud_accounts a JOIN unnest($1::text[], $2::text[]) AS wanted (provider, account) USING (provider, account);
 
 -- tpm_endorsements
-SELECT ek_sha256, tenant, pool, site, role, allowed_kinds, revoked_at IS NOT NULL AS revoked
+SELECT ek_sha256, tenant, pool, site, role, allowed_kinds, coalesce(approval, false) AS approval, revoked_at IS NOT NULL AS revoked
 FROM tpm_endorsements WHERE ek_sha256 = ANY($1::bytea[]);
 
 -- tpm_policies

@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from tests.support.clouds import START, Certified, Cms, Folder, certify
 from watchword.handlers.attestors.cloud_iid.anchors import AnchorFolder
-from watchword.handlers.attestors.cloud_iid.azure import nonce_for, prove
+from watchword.handlers.attestors.cloud_iid.azure import prove
+from watchword.handlers.attestors.cloud_iid.binding import nonce_for
 from watchword.handlers.attestors.cloud_iid.config import AzureConfig
 from watchword.handlers.attestors.cloud_iid.document import Identity
 from watchword.handlers.attestors.cloud_iid.evidence import CloudEvidence

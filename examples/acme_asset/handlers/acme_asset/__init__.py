@@ -1,0 +1,1 @@
+"""Admits machines whose vendor has signed their asset tag together with their CSR."""

@@ -1,0 +1,3 @@
+"""The test kit's fixtures."""
+
+pytest_plugins = ["watchword.streams.dev.testkit"]
