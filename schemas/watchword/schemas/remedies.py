@@ -96,6 +96,7 @@ REMEDIES: dict[str, str] = {
     "WJ0718": "Compare the firmware's settings, such as Secure Boot, with the policy.",
     "WJ0719": "Take the machine out of use until you know what was started on it.",
     "WJ0720": "Find out why a machine says that its TPM holds a key that it does not.",
+    "WJ0721": "Compare what the machine boots with what it booted first; list the new value if it was an update.",
     # cloud-iid
     "WJ0800": "Upgrade or repair the agent.",
     "WJ0801": "Upgrade or repair the agent.",

@@ -316,6 +316,7 @@ async def test_log_is_judged_by_the_quote_and_its_events_by_rules(bench: Bench) 
         {**POLICY, "log": "maybe"},
         {**POLICY, "pcrs": [24]},
         {**POLICY, "pcrs": [True]},
+        {**POLICY, "pcrs": [2**60]},
         {**POLICY, "surprise": 1},
         {**POLICY, "require": [{"pcr": 7, "digest": VALUE}]},
         {**POLICY, "log": "required", "require": [{"pcr": 7, "kind": 1}]},

@@ -106,9 +106,12 @@ async def _anchors(store: Database) -> None:
     await cloud_accounts.revoke_cloud_account(store, ADA, "aws", "222")
     await tpms.enrol_tpms(store, ADA, {b"e" * 32: "rack 1", b"f" * 32: ""}, grant)
     await tpms.revoke_tpm(store, ADA, b"f" * 32)
-    await tpms.set_policy(store, ADA, "acme", "gpu", {"pcrs": [0, 7]})
-    await tpms.set_policy(store, ADA, "acme", "gpu", {"pcrs": [0], "note": "Łódź"})
-    await tpms.set_policy(store, ADA, "acme", "web", {"pcrs": []})
+    policy = {"pcrs": [7], "banks": ["sha256"], "log": "ignored", "unsafe_first_seen": True}
+    await tpms.set_policy(store, ADA, "acme", "gpu", {**policy, "pcrs": [0, 7]})
+    await tpms.set_policy(store, ADA, "acme", "gpu", policy)
+    value = tpms.ReferenceValue("sha256", 7, "ab" * 32)
+    await tpms.change_values(store, ADA, "acme", "gpu", add=[value])
+    await tpms.set_policy(store, ADA, "acme", "web", policy)
     await tpms.delete_policy(store, ADA, "acme", "web")
 
 

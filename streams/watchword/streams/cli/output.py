@@ -42,6 +42,10 @@ def show_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Non
     sys.stdout.flush()
 
 
+class Verbatim(dict[str, Any]):
+    """What has been handed in by somebody, and comes out with the names that it had."""
+
+
 def show_one(values: Mapping[str, Any], output: Output) -> None:
     """Write one thing: a field a line, or one JSON object with `schemaVersion` on top."""
     if output == "table":
@@ -120,6 +124,8 @@ def _camel(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _camel_value(value: object) -> object:
     match value:
+        case Verbatim():
+            return dict(value)
         case Mapping():
             return _camel(cast("Mapping[str, Any]", value))
         case list() | tuple():

@@ -11,7 +11,7 @@ from watchword.handlers.operators import tpms
 from watchword.streams.cli.acting import ACTING, Acting, operating
 from watchword.streams.cli.granting import GRANTING, LISTING, Granting, Listing
 from watchword.streams.cli.options import SHOWN, Shown
-from watchword.streams.cli.output import say, show_one, show_rows
+from watchword.streams.cli.output import Verbatim, say, show_one, show_rows
 
 app = App(name="tpm", help="TPMs that may join, and what they have to show.")
 policy = App(name="policy", help="What TPMs of a pool have to show.")
@@ -103,7 +103,7 @@ async def set_(
     said = _object(_read(from_file))
     async with operating(options) as (settings, database):
         row = await tpms.set_policy(database, options.actor(settings), tenant, pool, said)
-    show_one(row | {"policy": said}, options.form)
+    show_one(row | {"policy": Verbatim(said)}, options.form)
 
 
 @policy.command
@@ -134,7 +134,7 @@ async def values(
             add=[tpms.ReferenceValue.parse(text) for text in add],
             remove=[tpms.ReferenceValue.parse(text) for text in remove],
         )
-    show_one(row | {"policy": json.loads(row["policy"])}, options.form)
+    show_one(row | {"policy": Verbatim(json.loads(row["policy"]))}, options.form)
 
 
 @policy.command(name="list")
@@ -146,7 +146,8 @@ async def list_policies(
     """List the policies of pools."""
     async with operating(options) as (_, database):
         rows = await tpms.list_policies(database, tenant=tenant)
-    show_rows(rows, ("tenant", "pool", "updated_at", "updated_by", "policy"), options.form)
+    said = [row | {"policy": Verbatim(row["policy"])} for row in rows]
+    show_rows(said, ("tenant", "pool", "updated_at", "updated_by", "policy"), options.form)
 
 
 @policy.command

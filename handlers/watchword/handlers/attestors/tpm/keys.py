@@ -8,6 +8,9 @@ from watchword.handlers.attestors.tpm.structures import Attributes, Public
 
 _OF_THE_TPM = Attributes.FIXED_TPM | Attributes.FIXED_PARENT | Attributes.SENSITIVE_DATA_ORIGIN
 """Made inside, by its random numbers, and never to leave (Part 1, 25)."""
+_STORAGE = _OF_THE_TPM | Attributes.RESTRICTED | Attributes.DECRYPT
+_ATTESTATION = _OF_THE_TPM | Attributes.RESTRICTED | Attributes.SIGN
+_SIGNING = _OF_THE_TPM | Attributes.SIGN
 _AES_BITS = (128, 256)
 
 
@@ -25,8 +28,8 @@ def check_ek(ek: Public) -> None:
     """
     symmetric = ek.symmetric
     if (
-        not ek.has(_OF_THE_TPM | Attributes.RESTRICTED | Attributes.DECRYPT)
-        or ek.attributes & Attributes.SIGN
+        not ek.has(_STORAGE)
+        or ek.has_any(Attributes.SIGN)
         or ek.scheme is not None
         or symmetric is None
         or symmetric.algorithm != Alg.AES
@@ -45,9 +48,7 @@ def check_ak(ak: Public) -> None:
     Raises:
         UnfitKey: it is none.
     """
-    if not ak.has(_OF_THE_TPM | Attributes.RESTRICTED | Attributes.SIGN) or (
-        ak.attributes & Attributes.DECRYPT
-    ):
+    if not ak.has(_ATTESTATION) or ak.has_any(Attributes.DECRYPT):
         message = "no restricted signing key of a TPM"
         raise UnfitKey(message)
     schemes = (
@@ -69,6 +70,6 @@ def check_node_key(key: Public) -> None:
     Raises:
         UnfitKey: it is none.
     """
-    if not key.has(_OF_THE_TPM | Attributes.SIGN) or key.attributes & Attributes.DECRYPT:
+    if not key.has(_SIGNING) or key.has_any(Attributes.DECRYPT):
         message = "no signing key of a TPM"
         raise UnfitKey(message)

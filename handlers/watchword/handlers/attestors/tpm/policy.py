@@ -17,7 +17,10 @@ Whatever is missing, unknown or empty makes the whole policy unreadable, and an 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
+
+import orjson
 
 from watchword.handlers.attestors.tpm.algorithms import BANKS, Alg, digest_size
 from watchword.handlers.attestors.tpm.eventlog import (
@@ -112,6 +115,16 @@ def read_policy(said: Mapping[str, Any]) -> PcrPolicy:
     except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
         message = f"a field is missing or of another form ({type(error).__name__}: {error})"
         raise UnreadablePolicy(message) from None
+
+
+@lru_cache(maxsize=256)
+def cached_policy(said: bytes) -> PcrPolicy:
+    """Return the policy of this JSON; a fleet of one pool has one, and joins by the thousand.
+
+    Raises:
+        UnreadablePolicy: see the module's text.
+    """
+    return read_policy(orjson.loads(said))
 
 
 def judge(policy: PcrPolicy, quote: Quote, log: bytes) -> Met:

@@ -6,6 +6,8 @@ Part 2 the structures.
 
 from watchword.handlers.errors import WatchwordError
 
+_BEYOND = "a length goes beyond the data"
+
 
 class Malformed(WatchwordError):
     """Bytes from a machine are not what the specification says; the only error of every parser here."""
@@ -25,8 +27,7 @@ class Reader:
         """Return the next `size` bytes."""
         end = self._at + size
         if end > len(self._data):
-            message = "a length goes beyond the data"
-            raise Malformed(message)
+            raise Malformed(_BEYOND)
         found = self._data[self._at : end]
         self._at = end
         return found
@@ -37,7 +38,11 @@ class Reader:
 
     def u16(self) -> int:
         """Return a UINT16 (Part 2, 5.1: everything is big endian)."""
-        return int.from_bytes(self.take(2), "big")
+        at, end = self._at, self._at + 2
+        if end > len(self._data):
+            raise Malformed(_BEYOND)
+        self._at = end
+        return self._data[at] << 8 | self._data[at + 1]
 
     def u32(self) -> int:
         """Return a UINT32."""

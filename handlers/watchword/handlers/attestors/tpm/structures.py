@@ -72,7 +72,13 @@ class Public:
 
     def has(self, attributes: Attributes) -> bool:
         """Tell whether all of these are set."""
-        return self.attributes & attributes == attributes
+        return (
+            int.__and__(self.attributes, attributes) == attributes
+        )  # no flag has to be made of it
+
+    def has_any(self, attributes: Attributes) -> bool:
+        """Tell whether one of these is set."""
+        return int.__and__(self.attributes, attributes) != 0
 
 
 def read_public_2b(data: bytes) -> Public:

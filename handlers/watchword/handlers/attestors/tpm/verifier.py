@@ -27,8 +27,8 @@ from watchword.handlers.attestors.tpm.policy import (
     NotMet,
     PcrPolicy,
     UnreadablePolicy,
+    cached_policy,
     judge,
-    read_policy,
 )
 from watchword.handlers.attestors.tpm.quote import (
     BadQuote,
@@ -43,6 +43,7 @@ from watchword.handlers.attestors.tpm.reasons import REASONS
 from watchword.handlers.attestors.tpm.statement import statement_of
 from watchword.handlers.attestors.tpm.structures import Public, read_public_2b
 from watchword.handlers.errors import SealBroken
+from watchword.schemas.canonical import canonical
 from watchword.schemas.errors import SchemaError
 from watchword.schemas.ids import Role
 
@@ -127,8 +128,9 @@ class TpmAttestor:
             grant = replace(grant, node_key_uri=statement_of(ak))
 
         # Step 10
-        seen = await _first_seen(met, ek, grant, context)
-        grant = replace(grant, subjects=grant.subjects + seen)
+        if met.unlisted:
+            seen = await _first_seen(met, ek, grant, context)
+            grant = replace(grant, subjects=grant.subjects + seen)
 
         # Step 11
         subject = ek_sha256(ek)
@@ -218,8 +220,8 @@ async def _policy(grant: Admission, context: JoinContext) -> PcrPolicy:
     if found is None:
         raise refuse("policy")
     try:
-        return read_policy(found.policy)
-    except UnreadablePolicy:
+        return cached_policy(canonical(found.policy))
+    except (UnreadablePolicy, SchemaError):
         raise refuse("policy") from None
 
 
