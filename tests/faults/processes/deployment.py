@@ -56,6 +56,10 @@ _ROUND_PARTITIONS = {
 }
 
 
+_AUTHOR = "plg_own_sql"
+"""The role of the attestor `own-sql`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """How large a deployment is, and which servers it has."""
@@ -124,6 +128,7 @@ async def deployed(
         )
         await _prepare_notes(postgres)
         pin = await asyncio.to_thread(_set_up, fleet)
+        await _prepare_author(postgres)
         if layout.standby:
             await postgres.add_standby()
         stack.push_async_callback(fleet.stop)
@@ -243,6 +248,15 @@ async def _prepare_notes(postgres: Postgres) -> None:
     """Make the table of the attestor that brings its own SQL."""
     await postgres.run("CREATE TABLE public.notes (csr bytea NOT NULL)")
     await postgres.run(f"GRANT INSERT, SELECT ON public.notes TO {ROLE}")
+
+
+async def _prepare_author(postgres: Postgres) -> None:
+    """Make the role that this attestor's SQL runs with; our own user may make none."""
+    await postgres.run(f"CREATE ROLE {_AUTHOR} NOLOGIN NOINHERIT")
+    await postgres.run(f"GRANT USAGE ON SCHEMA watchword TO {_AUTHOR}")
+    await postgres.run(f"GRANT INSERT ON watchword.attestation_uses TO {_AUTHOR}")
+    await postgres.run(f"GRANT INSERT, SELECT ON public.notes TO {_AUTHOR}")
+    await postgres.run(f"GRANT {_AUTHOR} TO {ROLE} WITH INHERIT FALSE, SET TRUE")
 
 
 def _secrets(supplies: Supplies, postgres: Postgres) -> list[Canary]:
