@@ -2,7 +2,7 @@
 
 Issuers come from the folder first and from the CMS second; nothing is fetched, whatever the
 certificates say of where their issuers are (authorityInfoAccess). The path is found by names, issuer by
-issuer, and then verified as one line by `cryptography`'s path builder.
+issuer, and then verified as one line (`crypto.chains`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,36 +10,17 @@ from datetime import datetime
 from itertools import islice
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.x509.verification import (
-    Criticality,
-    ExtensionPolicy,
-    Policy,
-    PolicyBuilder,
-    Store,
-    VerificationError,
-)
+from cryptography.x509.verification import VerificationError
 
 from watchword.handlers.attestors.cloud_iid.reasons import Unproven
+from watchword.handlers.crypto.chains import UNREADABLE, KeyBounds, acceptable_key, line_verifier
 
 MAX_DEPTH = 6
 MAX_LINES = 4
 """How many ways of cross-signed issuers are verified."""
 MAX_STEPS = 64
-MIN_RSA_BITS = 2048
-MAX_RSA_BITS = 4096
-RSA_EXPONENT = 65537
 
-_CURVES = ("secp256r1", "secp384r1", "secp521r1")
-_UNREADABLE = (
-    ValueError,
-    TypeError,
-    UnsupportedAlgorithm,
-    x509.InvalidVersion,
-    x509.DuplicateExtension,
-    x509.UnsupportedGeneralNameType,
-)
+_BOUNDS = KeyBounds(max_rsa_bits=4096)
 
 
 def load(data: bytes) -> x509.Certificate:
@@ -47,24 +28,13 @@ def load(data: bytes) -> x509.Certificate:
     try:
         certificate = x509.load_der_x509_certificate(data)
         # RFC 5280, 4.1.2.2; `cryptography` warns of others and will not load them one day.
-        if certificate.serial_number <= 0 or not _acceptable(certificate):
+        if certificate.serial_number <= 0 or acceptable_key(certificate, _BOUNDS) is None:
             raise Unproven("chain")
         # Parsed when first asked for: what cannot be parsed is found here and not on the way.
         _ = certificate.subject, certificate.issuer, certificate.extensions
-    except _UNREADABLE:
+    except UNREADABLE:
         raise Unproven("chain") from None
     return certificate
-
-
-def _acceptable(certificate: x509.Certificate) -> bool:
-    key = certificate.public_key()
-    if isinstance(key, ec.EllipticCurvePublicKey):
-        return key.curve.name in _CURVES
-    return (
-        isinstance(key, rsa.RSAPublicKey)
-        and MIN_RSA_BITS <= key.key_size <= MAX_RSA_BITS
-        and key.public_numbers().e == RSA_EXPONENT
-    )
 
 
 def verify_chain(
@@ -80,16 +50,12 @@ def verify_chain(
     """
     for path in islice(_lines(leaf, issuers, roots), MAX_LINES):
         try:
-            verifier = (
-                PolicyBuilder()
-                .store(Store(list(roots)))
-                .time(at)
-                .max_chain_depth(len(path))
-                .extension_policies(ca_policy=_CA, ee_policy=_LEAF)
-                .build_client_verifier()
-            )
+            # Azure's signers are certificates for TLS servers, and need not say that they may sign.
+            verifier = line_verifier(tuple(roots), at, len(path), must_state_usage=False)
             return verifier.verify(leaf, path).chain
-        except (VerificationError, *_UNREADABLE):
+        except VerificationError:
+            continue
+        except UNREADABLE:
             continue
     raise Unproven("chain")
 
@@ -120,50 +86,3 @@ def _lines(
                 for issuer in reversed(issuers)
                 if issuer.subject == at.issuer and issuer not in path
             ]
-
-
-def _may_sign(policy: Policy, certificate: x509.Certificate, usage: x509.KeyUsage | None) -> None:
-    del policy, certificate
-    if usage is not None and not usage.digital_signature:
-        message = "the key may not sign"
-        raise ValueError(message)
-
-
-def _is_no_ca(
-    policy: Policy, certificate: x509.Certificate, constraints: x509.BasicConstraints | None
-) -> None:
-    del policy, certificate
-    if constraints is not None and constraints.ca:
-        message = "a CA is no metadata service"
-        raise ValueError(message)
-
-
-def _is_ca(
-    policy: Policy, certificate: x509.Certificate, constraints: x509.BasicConstraints
-) -> None:
-    del policy, certificate
-    if not constraints.ca:
-        message = "no CA"
-        raise ValueError(message)
-
-
-def _may_certify(
-    policy: Policy, certificate: x509.Certificate, usage: x509.KeyUsage | None
-) -> None:
-    del policy, certificate
-    if usage is not None and not usage.key_cert_sign:
-        message = "the key may not certify"
-        raise ValueError(message)
-
-
-# Azure's signers are certificates for TLS servers; of that only what concerns a signature is asked.
-_LEAF = (
-    ExtensionPolicy.permit_all()
-    .may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _may_sign)
-    .may_be_present(x509.BasicConstraints, Criticality.AGNOSTIC, _is_no_ca)
-)
-_CA = (
-    ExtensionPolicy.permit_all()
-    .require_present(x509.BasicConstraints, Criticality.AGNOSTIC, _is_ca)
-    .may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _may_certify)
-)
