@@ -34,8 +34,6 @@ from watchword.handlers.crypto.renewals import RenewalEvidence
 from watchword.handlers.errors import (
     InvalidInput,
     Refused,
-    SealBroken,
-    SealKeyUnknown,
     StoreRejected,
     Unavailable,
 )
@@ -57,8 +55,7 @@ from watchword.handlers.join.proving import NoWord, Proving
 from watchword.handlers.join.reading import Anchors, Bindings, Nodes, Requests, Tokens
 from watchword.handlers.join.renewing import Renewals
 from watchword.handlers.join.rows import INVALID, UNSUPPORTED, Look
-from watchword.schemas.canonical import read_length_prefixed
-from watchword.schemas.errors import SchemaError
+from watchword.handlers.join.unsealing import unsealed
 from watchword.schemas.ids import JOIN, AttestorId, UnverifiedPayload
 from watchword.schemas.requests import Claims
 
@@ -163,20 +160,11 @@ class Judge:
             return Again(candidate.admitted_before)
 
         # Step 4
-        try:
-            opened = self._crypto.unseal(
-                request.encryption_key_id, candidate.sealed, request.info(csr.sha256), look.now
-            )
-        except SealKeyUnknown:
-            return Refusal(Refused(JOIN, "sealing-key"))
-        except SealBroken:
-            return Refusal(Refused(JOIN, "unseal"))
-        try:
-            payload, claims = read_length_prefixed(opened, 2)
-            candidate.claims = Claims.read(claims)
-        except SchemaError:
-            return NotJudged(INVALID, "claims-malformed")
-        return registered, Evidence(UnverifiedPayload(payload), candidate.claims)
+        found = unsealed(self._crypto, candidate, request, csr, look.now)
+        if not isinstance(found, tuple):
+            return found
+        payload, claims = found
+        return registered, Evidence(UnverifiedPayload(payload), claims)
 
     async def _verify_all(
         self,

@@ -24,7 +24,7 @@ from watchword.handlers.attestor import Admission, Staged, Subject
 from watchword.handlers.crypto.join_crypto import JoinCrypto
 from watchword.handlers.crypto.keypolicy import load_public_key
 from watchword.handlers.crypto.renewals import RenewalEvidence, holds, signed_text
-from watchword.handlers.errors import InvalidInput, Refused, SealBroken, SealKeyUnknown
+from watchword.handlers.errors import InvalidInput, Refused
 from watchword.handlers.join.candidate import (
     Again,
     Candidate,
@@ -36,10 +36,10 @@ from watchword.handlers.join.candidate import (
 )
 from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.rows import INVALID, UNSUPPORTED, Renewable
-from watchword.schemas.canonical import read_length_prefixed
+from watchword.handlers.join.unsealing import unsealed
 from watchword.schemas.errors import SchemaError
-from watchword.schemas.ids import JOIN, NodeId, TenantId
-from watchword.schemas.requests import RENEWAL_ATTESTOR, Claims
+from watchword.schemas.ids import NodeId, TenantId
+from watchword.schemas.requests import RENEWAL_ATTESTOR
 
 _BREATH = 16
 """After so many signatures the loop may turn."""
@@ -68,19 +68,10 @@ class Renewals:
             return Again(candidate.admitted_before)
 
         # Step 3
-        try:
-            opened = self._crypto.unseal(
-                request.encryption_key_id, candidate.sealed, request.info(csr.sha256), now
-            )
-        except SealKeyUnknown:
-            return Refusal(Refused(JOIN, "sealing-key"))
-        except SealBroken:
-            return Refusal(Refused(JOIN, "unseal"))
-        try:
-            payload, claims = read_length_prefixed(opened, 2)
-            candidate.claims = Claims.read(claims)
-        except SchemaError:
-            return NotJudged(INVALID, "claims-malformed")
+        found = unsealed(self._crypto, candidate, request, csr, now)
+        if not isinstance(found, tuple):
+            return found
+        payload, _ = found
         try:
             return RenewalEvidence.decode(payload)
         except SchemaError:
