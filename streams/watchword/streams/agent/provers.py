@@ -9,7 +9,7 @@ from watchword.handlers.attestors.image.prover import ImageProver
 from watchword.handlers.attestors.tpm.prover import TpmProver
 from watchword.handlers.attestors.x509pop.prover import FileKey, X509PopProver
 from watchword.handlers.errors import BadArgument
-from watchword.handlers.prover import NoEvidence, Prover
+from watchword.handlers.prover import NoEvidence, Prover, read_source
 from watchword.streams.agent.keystore import Keystore
 from watchword.streams.agent.metadata import LinkLocalMetadata
 from watchword.streams.agent.tpm.certificate import read_endorsement
@@ -102,15 +102,7 @@ def make_key_in(chip: TssChip) -> tuple[bytes, bytes]:
 
 def _reading(path: Path) -> Callable[[], bytes]:
     def read() -> bytes:
-        try:
-            with path.open("rb") as file:
-                content = file.read(_MAX_FILE_BYTES + 1)
-        except OSError as error:
-            message = f"{path}: {error.strerror or 'cannot be read'}"
-            raise NoEvidence(message) from None
-        if not content.strip():
-            message = f"{path} is empty"
-            raise NoEvidence(message)
+        content = read_source(path, _MAX_FILE_BYTES)
         if len(content) > _MAX_FILE_BYTES:
             message = f"{path} is longer than {_MAX_FILE_BYTES} bytes"
             raise BadArgument(message)
