@@ -19,12 +19,9 @@ take 2 s; who is late five times in a row is not asked for 30 s.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import lru_cache
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard, TypeVar
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from watchword.handlers.anchors import AnchorReads
 from watchword.handlers.definition import Defined, check_attestor, define_attestor
@@ -35,6 +32,16 @@ from watchword.handlers.errors import (
     SealBroken,
     tried_digest,
 )
+from watchword.handlers.reads import (
+    BindingReads,
+    Node,
+    NodeCertificate,
+    NodeReads,
+    RequestReads,
+    Token,
+    TokenReads,
+)
+from watchword.handlers.verdicts import Admission, Approval, Challenge, Deferral, Subject, is_digest
 from watchword.schemas.canonical import length_prefixed, read_length_prefixed
 from watchword.schemas.errors import SchemaError
 from watchword.schemas.ids import AttestorId, NodeId, Role, TenantId, TokenId, UnverifiedPayload
@@ -93,13 +100,6 @@ CONTRACT: Final = 1
 """The version of this contract. Within one, a name is never removed and never comes to mean something else;
 new fields have defaults, and new methods are the core's to call only if they are there."""
 
-T = TypeVar("T")
-
-
-def is_digest(value: object) -> TypeGuard[bytes]:
-    """Tell whether a value is 32 bytes: what names a subject."""
-    return isinstance(value, bytes) and len(value) == 32  # noqa: PLR2004 - SHA-256
-
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -109,204 +109,12 @@ class Evidence:
     claims: Claims
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """Something that evidence proves, by which a machine can be banned: `kind` such as `ek`, `token`, `site`."""
-
-    kind: str
-    value: str
-
-    @property
-    def digest(self) -> bytes:
-        """SHA-256 over kind, a NUL and value: 32 bytes."""
-        return _subject_digest(self.kind, self.value)
-
-
-@lru_cache(
-    maxsize=4096
-)  # a join asks for each of its subjects several times, all joins for some of them
-def _subject_digest(kind: str, value: str) -> bytes:
-    return sha256(f"{kind}\0{value}".encode()).digest()
-
-
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """The evidence holds: this machine may join, as this.
-
-    `node_id` asks to re-key that node (the core checks that it may); `bind` is 32 bytes that belong
-    to one node for good; `hardware_key` is a proven key's name; `allowed_kinds` None is unrestricted.
-    """
-
-    tenant: TenantId
-    role: Role
-    pool: str
-    site: str | None = None
-    node_id: NodeId | None = None
-    token_id: TokenId | None = None
-    bind: bytes | None = None
-    allowed_kinds: tuple[str, ...] | None = None
-    node_key_uri: str | None = None
-    hardware_key: str | None = None
-    subjects: tuple[Subject, ...] = ()
-    certificate: bytes | None = None
-    """SHA-256 of the TBS of the node's certificate whose key was proved; it may re-key that node."""
-
-    def carrying(self, proof: "Admission") -> "Admission":
-        """Return this admission with all that another attestor's `proof` says of the machine.
-
-        Its place and kinds stay this one's. What the proof binds is bound by the core, under the
-        other attestor's id.
-
-        Raises:
-            ValueError: the two contradict each other.
-        """
-        more = tuple(subject for subject in proof.subjects if subject not in self.subjects)
-        return replace(
-            self,
-            node_id=_one_of(self.node_id, proof.node_id),
-            token_id=_one_of(self.token_id, proof.token_id),
-            node_key_uri=_one_of(self.node_key_uri, proof.node_key_uri),
-            hardware_key=_one_of(self.hardware_key, proof.hardware_key),
-            certificate=_one_of(self.certificate, proof.certificate),
-            subjects=self.subjects + more,
-        )
-
-
-def _one_of(ours: T | None, theirs: T | None) -> T | None:
-    if ours is not None and theirs is not None and ours != theirs:
-        message = "two proofs contradict each other"
-        raise ValueError(message)
-    return theirs if ours is None else ours
-
-
-@dataclass(frozen=True, slots=True)
-class Challenge:
-    """Not yet: the machine has to answer `challenge`. `state` comes from `context.seal_state`."""
-
-    challenge: bytes
-    state: bytes
-    not_after: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """Not yet: an operator has to agree to `grant`. Made by `context.request_approval`.
-
-    `subject` is 32 bytes that name the machine; `facts` is what was proved of it, for the operator's
-    eyes: at most 32 names of 64 characters with values of 256.
-    """
-
-    subject: bytes
-    grant: Admission
-    facts: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
-Deferral = Challenge | Approval
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A join token's row. `expect` narrows by claims (`productUuid`, `serial`, `mac`, `hardwareKey`) or names a `node`."""
-
-    id: TokenId
-    secret_sha256: bytes
-    tenant: TenantId
-    pool: str
-    site: str | None
-    role: Role
-    uses_left: int
-    expires_at: datetime | None
-    revoked: bool
-    allow_reclaim: bool
-    allowed_kinds: tuple[str, ...] | None
-    expect: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A node's row. `state` is `adopting`, `active`, `evicted`, `banned`, `retired` or `deleted`."""
-
-    id: NodeId
-    tenant: TenantId
-    pool: str
-    site: str | None
-    role: Role
-    state: str
-    attestor: AttestorId
-    node_key_uri: str | None
-    hardware_key: str | None
-
-
-class TokenReads(Protocol):
-    """Join tokens, by public id."""
-
-    async def get(self, token_id: str) -> Token | None:
-        """Return the token; None if there is none, or the text can be no id."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class NodeCertificate:
-    """A certificate that was issued to a node. `is_current` and not `revoked`: the one in force."""
-
-    node_id: NodeId
-    spki_sha256: bytes
-    not_before: datetime
-    not_after: datetime
-    allowed_kinds: tuple[str, ...] | None
-    node_key_uri: str | None
-    is_current: bool
-    revoked: bool
-
-
-class NodeReads(Protocol):
-    """Nodes, by id, certificate or proven subject."""
-
-    async def certificate(self, tbs_sha256: bytes) -> NodeCertificate | None:
-        """Return a certificate of ours by the SHA-256 of its TBS, whatever became of it."""
-        ...
-
-    async def with_subject(self, subject: "Subject") -> Sequence[NodeId]:
-        """Return the living nodes of which a subject was proven, the newest first."""
-        ...
-
-    async def with_subjects(
-        self, subjects: Sequence["Subject"]
-    ) -> Mapping["Subject", Sequence[NodeId]]:
-        """Return the same for several subjects, read at once."""
-        ...
-
-    async def get(self, node_id: UUID) -> Node | None:
-        """Return the node, in whatever state it is."""
-        ...
-
-
-class BindingReads(Protocol):
-    """What this attestor has bound to a node for good, by 32 bytes of subject."""
-
-    async def get(self, subject: bytes) -> NodeId | None:
-        """Return the node that the subject is bound to; raises `ValueError` unless 32 bytes."""
-        ...
-
-
-class RequestReads(Protocol):
-    """Approvals of this attestor, for this CSR."""
-
-    async def approved(self, subject: bytes, grant: Admission) -> bool:
-        """Tell whether an operator agreed to exactly this grant, and let the admission consume that.
-
-        Return `grant` after True, and `context.request_approval(subject, grant)` after False. A word
-        given for another grant or another CSR does not count.
-        """
-        ...
-
-
 class OtherProofs(Protocol):
     """What other attestors make of evidence that is theirs, for an admission that needs more than one fact."""
 
     async def prove(
         self, attestor: str, payload: UnverifiedPayload, state: bytes | None = None
-    ) -> "Admission | Challenge":
+    ) -> Admission | Challenge:
         """Have another attestor verify a payload now, for the same CSR, role, claims and time.
 
         Once in a verification. Return what it proves: the admission that follows has to be `carrying`
@@ -327,7 +135,7 @@ class NobodyElse:
 
     async def prove(
         self, attestor: str, payload: UnverifiedPayload, state: bytes | None = None
-    ) -> "Admission | Challenge":
+    ) -> Admission | Challenge:
         """Raise `NotProvable`."""
         del attestor, payload, state
         raise NotProvable
