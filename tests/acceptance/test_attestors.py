@@ -2,14 +2,10 @@
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,39 +18,18 @@ from tests.support.cloud_desks import ACCOUNTS, Clouds
 from tests.support.folders import server_folder
 from tests.support.metadata import Asked, Aws, Said, serving
 from tests.support.postgres import Databases
+from tests.support.sites import READY_S, Site, configured, joined, until_said
 from watchword.handlers.attestors.cloud_iid.prover import CloudIidProver, Provider
 from watchword.handlers.attestors.image.evidence import parse_image
 from watchword.streams.agent.errors import JoinRefused
 from watchword.streams.agent.http_transport import HttpTransport
 from watchword.streams.agent.join import JoinOptions, join
 from watchword.streams.agent.metadata import LinkLocalMetadata
-from watchword.streams.dev.free_ports import free_ports
 from watchword.streams.dev.kafka import EmbeddedKafka
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.timeout(300)]
 
-_CONFIG = """\
-[deployment]
-trust_domain = "accept.example"
-approval_retry_after_s = 1
-[database]
-url_file = "{folder}/url"
-[kafka]
-bootstrap_servers = "{kafka}"
-[keys]
-directory = "{folder}/keys"
-[signer]
-socket = "{folder}/s.sock"
-health_port = {signer}
-[worker]
-name = "accept"
-health_port = {worker}
-[gateway]
-port = {gateway}
-health_port = {gateway_health}
-[topics]
-replication_factor = 1
-min_insync_replicas = 1
+_ATTESTORS = """\
 [attestors]
 enabled = ["image", "discovery", "x509pop", "cloud-iid"]
 [attestors.image]
@@ -62,7 +37,7 @@ kinds = ["logs.*"]
 [attestors.discovery]
 kinds = ["disk.wipe"]
 [attestors.cloud-iid]
-anchors_folder = "{folder}/anchors"
+anchors_folder = "{anchors}"
 reload_s = 0.2
 kinds = ["logs.*"]
 [[attestors.x509pop.rules]]
@@ -72,40 +47,7 @@ tenant = "acme"
 pool = "gpu"
 """
 
-_READY_S = 90.0
-
 Answering = Callable[[Asked], Said]
-
-
-@dataclass(frozen=True)
-class Site:
-    """A deployment without relay and keeper: nobody here waits for what they do."""
-
-    folder: Path
-    gateway: str
-    worker_health: int
-    environment: dict[str, str]
-    clouds: Clouds
-    """Whose anchors the worker has."""
-
-    def started(self, *arguments: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [sys.executable, "-m", "watchword.streams.cli", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=self.environment,
-        )
-
-    def run(self, *arguments: str) -> str:
-        with self.started(*arguments) as process:
-            stdout, stderr = process.communicate(timeout=100)
-        assert process.returncode == 0, stderr
-        return stdout
-
-    def asked(self, *arguments: str) -> Any:  # noqa: ANN401 - JSON
-        return json.loads(self.run(*arguments, "--json"))
 
 
 @pytest.fixture(scope="module")
@@ -122,102 +64,31 @@ async def dsn(databases: Databases) -> AsyncGenerator[str]:
 
 
 @pytest.fixture(scope="module")
-def site(dsn: str, kafka_broker: EmbeddedKafka, operators_ca: OperatorCa) -> Generator[Site]:
+def clouds(tmp_path_factory: pytest.TempPathFactory) -> Clouds:
+    """Give three clouds, whose anchors the worker has."""
+    return Clouds.at(tmp_path_factory.mktemp("anchors"))
+
+
+@pytest.fixture(scope="module")
+def site(
+    dsn: str, kafka_broker: EmbeddedKafka, operators_ca: OperatorCa, clouds: Clouds
+) -> Generator[Site]:
     """Give a deployment that is ready, with a tenant in it."""
     with server_folder("accept") as folder, ExitStack() as stack:
-        folder.chmod(0o700)
-        names = ("signer", "worker", "gateway", "gateway_health")
-        numbers = dict(zip(names, free_ports(4), strict=True))
-        (folder / "url").touch(mode=0o600)
-        (folder / "url").write_text(dsn)
+        kafka = kafka_broker.bootstrap_servers
+        made = Site(folder, configured(folder, dsn, kafka, _ATTESTORS, anchors=clouds.folder.path))
         (folder / "operators-ca.pem").write_bytes(
             operators_ca.certificate.public_bytes(Encoding.PEM)
         )
-        (folder / "config.toml").write_text(
-            _CONFIG.format(folder=folder, kafka=kafka_broker.bootstrap_servers, **numbers)
-        )
-        (folder / "anchors").mkdir()
-        clouds = Clouds.at(folder / "anchors")
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(folder),
-            "WATCHWORD_CONFIG": str(folder / "config.toml"),
-        }
-        gateway = f"http://127.0.0.1:{numbers['gateway']}"
-        made = Site(folder, gateway, numbers["worker"], environment, clouds)
-        made.run("keys", "init")
-        made.run("topics", "apply")
-        made.run("trust", "publish")
+        made.prepare()
         for command in ("signer", "worker", "gateway"):
-            stack.enter_context(_process(made, command))
-        for port in (numbers["signer"], numbers["worker"], numbers["gateway_health"]):
-            _until_ready(port)
+            stack.enter_context(made.process(command))
+        for listener in ("signer", "worker", "gateway_health"):
+            made.await_ready(listener)
         made.run("tenants", "create", "acme")
         made.run("pools", "create", "acme", "gpu")
         made.run("sites", "create", "acme", "berlin")
         yield made
-
-
-@contextmanager
-def _process(site: Site, command: str) -> Generator[None]:
-    log = site.folder / f"{command}.log"
-    with (
-        log.open("wb") as file,
-        subprocess.Popen(
-            [sys.executable, "-m", "watchword.streams.cli", command],
-            stdout=file,
-            stderr=file,
-            env=site.environment,
-        ) as process,
-    ):
-        try:
-            yield
-            process.terminate()
-            assert process.wait(30) == 0, log.read_text()
-        finally:
-            process.kill()
-
-
-def _until_ready(port: int) -> None:
-    deadline = time.monotonic() + _READY_S
-    while not _is_ready(port):
-        assert time.monotonic() < deadline, f"whoever should listen at {port} is not ready"
-        time.sleep(0.1)
-
-
-def _is_ready(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
-            return True
-    except OSError:  # URLError is one, and HTTP's 503 is a URLError
-        return False
-
-
-def _until_said(process: "subprocess.Popen[str]", words: str) -> str:
-    assert process.stderr is not None
-    for line in process.stderr:
-        if words in line:
-            return line.strip()
-    pytest.fail(f"it ended ({process.wait()}) without saying {words!r}")
-
-
-def _joining(site: Site, name: str, *arguments: str) -> "subprocess.Popen[str]":
-    """Start the agent of a new machine."""
-    state = str(site.folder / name)
-    pin = site.run("keys", "pin").strip()
-    site.run("agent", "bootstrap", "--state", state, "--gateway", site.gateway, "--pin", pin)
-    return site.started(
-        "agent", "join", "--state", state, "--gateway", site.gateway, "--json",
-        "--give-up-after", "2m", *arguments,
-    )  # fmt: skip
-
-
-def _joined(machine: "subprocess.Popen[str]") -> dict[str, Any]:
-    """Return what the agent of a machine shows once it is a node."""
-    stdout, stderr = machine.communicate(timeout=150)
-    assert machine.returncode == 0, stderr
-    shown: dict[str, Any] = json.loads(stdout)
-    return shown
 
 
 def _node(site: Site, shown: dict[str, Any]) -> dict[str, Any]:
@@ -234,8 +105,8 @@ def test_a_machine_waits_until_one_of_two_operators_has_approved_it(site: Site) 
     file.touch(mode=0o600)
     file.write_text(secret)
 
-    with _joining(site, "by-image", "--attestor", "image", "--image-file", str(file)) as machine:
-        said = _until_said(machine, "waiting for an operator to approve")
+    with site.joining("by-image", "--attestor", "image", "--image-file", str(file)) as machine:
+        said = until_said(machine, "waiting for an operator to approve")
         (waiting,) = site.asked("requests", "list")["items"]
         assert said.endswith(waiting["csrSha256"])
         assert waiting["grants"]["allowedKinds"] == ["logs.*"]
@@ -250,7 +121,7 @@ def test_a_machine_waits_until_one_of_two_operators_has_approved_it(site: Site) 
         for one in both.values():
             one.communicate(timeout=100)
         codes = {who: one.returncode for who, one in both.items()}
-        node = _node(site, _joined(machine))
+        node = _node(site, joined(machine))
 
     assert sorted(codes.values()) == [0, 4]
     assert (node["attestor"], node["tenant"], node["pool"]) == ("image", "acme", "gpu")
@@ -270,21 +141,21 @@ def test_a_ramdisk_joins_by_the_word_of_its_sites_agent(site: Site) -> None:
         "--kind", "disk.wipe",
     )  # fmt: skip
 
-    with _joining(
-        site, "by-site", "--attestor", "discovery", "--assertion-file", str(assertion)
+    with site.joining(
+        "by-site", "--attestor", "discovery", "--assertion-file", str(assertion)
     ) as machine:
-        said = _until_said(machine, "nothing to show for CSR SHA-256")
+        said = until_said(machine, "nothing to show for CSR SHA-256")
         csr = said.split("CSR SHA-256 ")[1].split()[0]
         token = site.run(
             "site", "assert", "--key-file", str(key), "--site", "berlin", "--csr-sha256", csr,
             "--mac", "3c:fd:fe:12:34:56",
         )  # fmt: skip
         assertion.write_text(token)
-        _until_said(machine, f"waiting for an operator to approve CSR SHA-256 {csr}")
+        until_said(machine, f"waiting for an operator to approve CSR SHA-256 {csr}")
         (waiting,) = site.asked("requests", "list", "--attestor", "discovery")["items"]
         assert waiting["csrSha256"] == csr
         site.run("requests", "approve", waiting["id"], "--yes")
-        node = _node(site, _joined(machine))
+        node = _node(site, joined(machine))
 
     assert (node["attestor"], node["role"], node["site"]) == ("discovery", "ramdisk", "berlin")
 
@@ -299,11 +170,11 @@ def test_a_machine_with_a_certificate_answers_a_challenge(
     key.touch(mode=0o600)
     key.write_bytes(held.key_pem)
 
-    with _joining(
-        site, "by-certificate", "--attestor", "x509pop", "--certificate-file", str(chain),
+    with site.joining(
+        "by-certificate", "--attestor", "x509pop", "--certificate-file", str(chain),
         "--key-file", str(key),
     ) as machine:  # fmt: skip
-        node = _node(site, _joined(machine))
+        node = _node(site, joined(machine))
 
     assert (node["attestor"], node["pool"]) == ("x509pop", "gpu")
     assert site.asked("rebuild", "--check")["items"] == []
@@ -311,9 +182,7 @@ def test_a_machine_with_a_certificate_answers_a_challenge(
 
 async def _joined_from(site: Site, name: str, provider: Provider, metadata: Answering) -> str:
     """Return the node of a machine whose metadata service this is; its agent runs here, all else elsewhere."""
-    state = site.folder / name
-    pin = site.run("keys", "pin").strip()
-    site.run("agent", "bootstrap", "--state", str(state), "--gateway", site.gateway, "--pin", pin)
+    state = site.bootstrapped(name)
     transport = HttpTransport(site.gateway)
     async with serving(metadata) as service:
         prover = CloudIidProver(provider, LinkLocalMetadata(service.address))
@@ -325,10 +194,9 @@ async def _joined_from(site: Site, name: str, provider: Provider, metadata: Answ
 
 
 async def test_instances_of_three_clouds_join_and_a_new_region_needs_no_restart(
-    site: Site, tmp_path: Path
+    site: Site, clouds: Clouds, tmp_path: Path
 ) -> None:
     """Metadata service, agent, gateway, Kafka, worker: and the operator's part, which is one account and one import."""
-    clouds = site.clouds
     providers: tuple[Provider, ...] = ("aws", "gcp", "azure")
     for provider in providers:
         site.run("cloud", "accounts", "add", provider, ACCOUNTS[provider], "acme", "gpu",
@@ -346,7 +214,7 @@ async def test_instances_of_three_clouds_join_and_a_new_region_needs_no_restart(
     (tmp_path / "rsa2048" / "ap-southeast-7.pem").write_bytes(clouds.aws.pem)
     loads = _metric(site, 'watchword_cloud_anchor_reloads_total{outcome="loaded"}')
     site.run("anchors", "import", "aws", str(tmp_path))
-    deadline = time.monotonic() + _READY_S
+    deadline = time.monotonic() + READY_S
     while _metric(site, 'watchword_cloud_anchor_reloads_total{outcome="loaded"}') == loads:
         assert time.monotonic() < deadline, "the worker has not loaded the anchors"
         await asyncio.sleep(0.1)
@@ -360,7 +228,7 @@ async def test_instances_of_three_clouds_join_and_a_new_region_needs_no_restart(
 def _metric(site: Site, name: str, label: str = "") -> float:
     """Return a metric of the worker's; 0 if it has none of that name."""
     with urllib.request.urlopen(
-        f"http://127.0.0.1:{site.worker_health}/metrics", timeout=5
+        f"http://127.0.0.1:{site.ports['worker']}/metrics", timeout=5
     ) as answer:
         lines = answer.read().decode().splitlines()
     return sum(float(x.rsplit(" ", 1)[1]) for x in lines if x.startswith(name) and label in x)

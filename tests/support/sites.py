@@ -1,0 +1,178 @@
+"""A deployment of real processes, reached by the command line alone. It has neither relay nor keeper: nobody waits for them."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from watchword.streams.dev.free_ports import free_ports
+
+READY_S = 90.0
+
+_CLI = (sys.executable, "-m", "watchword.streams.cli")
+_LISTENERS = ("signer", "worker", "gateway", "gateway_health")
+_CONFIG = """\
+[deployment]
+trust_domain = "{folder.name}.example"
+approval_retry_after_s = 1
+[database]
+url_file = "{folder}/url"
+[kafka]
+bootstrap_servers = "{kafka}"
+[keys]
+directory = "{folder}/keys"
+[signer]
+socket = "{folder}/s.sock"
+health_port = {signer}
+[worker]
+name = "accept"
+health_port = {worker}
+[gateway]
+port = {gateway}
+health_port = {gateway_health}
+[topics]
+replication_factor = 1
+min_insync_replicas = 1
+"""
+
+
+def configured(folder: Path, dsn: str, kafka: str, attestors: str, **paths: Path) -> dict[str, int]:
+    """Write the configuration of a deployment into its folder; return who listens at which port.
+
+    `attestors` is its TOML for them, with `{folder}` and what else is in `paths`.
+    """
+    folder.chmod(0o700)
+    ports = dict(zip(_LISTENERS, free_ports(len(_LISTENERS)), strict=True))
+    (folder / "url").touch(mode=0o600)
+    (folder / "url").write_text(dsn)
+    (folder / "config.toml").write_text(
+        (_CONFIG + attestors).format(folder=folder, kafka=kafka, **ports, **paths)
+    )
+    return ports
+
+
+@dataclass
+class Site:
+    """A deployment in a folder of its own."""
+
+    folder: Path
+    ports: Mapping[str, int]
+
+    @property
+    def gateway(self) -> str:
+        """The gateway's URL."""
+        return f"http://127.0.0.1:{self.ports['gateway']}"
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Return what processes are started with."""
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "WATCHWORD_CONFIG": str(self.folder / "config.toml"),
+            **more,
+        }
+
+    def started(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start one command, and listen to it."""
+        return subprocess.Popen(
+            [*_CLI, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.environment(),
+        )
+
+    def run(self, *arguments: str) -> str:
+        """Return what one command prints; it has to succeed."""
+        with self.started(*arguments) as process:
+            stdout, stderr = process.communicate(timeout=100)
+        assert process.returncode == 0, stderr
+        return stdout
+
+    def asked(self, *arguments: str) -> Any:  # noqa: ANN401 - JSON
+        """Return the JSON that one command prints."""
+        return json.loads(self.run(*arguments, "--json"))
+
+    def prepare(self) -> None:
+        """Make keys and topics, and publish the keys, as an operator does once."""
+        self.run("keys", "init")
+        self.run("topics", "apply")
+        self.run("trust", "publish")
+
+    def spawned(self, command: str, log: Path, **environment: str) -> "subprocess.Popen[bytes]":
+        """Start one process of the service, which writes to a log."""
+        with log.open("wb") as file:
+            return subprocess.Popen(
+                [*_CLI, command], stdout=file, stderr=file, env=self.environment(**environment)
+            )
+
+    @contextmanager
+    def process(self, command: str) -> Generator[None]:
+        """Have one process of the service; it ends in good order."""
+        log = self.folder / f"{command}.log"
+        with self.spawned(command, log) as process:
+            try:
+                yield
+                process.terminate()
+                assert process.wait(30) == 0, log.read_text()
+            finally:
+                process.kill()
+
+    def await_ready(self, listener: str) -> None:
+        """Return when who listens there says that it is ready."""
+        deadline = time.monotonic() + READY_S
+        while not _is_ready(self.ports[listener]):
+            logs = "".join(log.read_text() for log in self.folder.glob("*.log"))
+            assert time.monotonic() < deadline, f"{listener} is not ready: {logs}"
+            time.sleep(0.1)
+
+    def bootstrapped(self, name: str) -> Path:
+        """Return the state directory of a new machine that knows the service's keys."""
+        state = self.folder / name
+        pin = self.run("keys", "pin").strip()
+        self.run(
+            "agent", "bootstrap", "--state", str(state), "--gateway", self.gateway, "--pin", pin
+        )
+        return state
+
+    def joining(self, name: str, *arguments: str) -> "subprocess.Popen[str]":
+        """Start the agent of a new machine; another name is another disk."""
+        return self.started(
+            "agent", "join", "--state", str(self.bootstrapped(name)), "--gateway", self.gateway,
+            "--json", "--give-up-after", "2m", *arguments,
+        )  # fmt: skip
+
+
+def joined(machine: "subprocess.Popen[str]") -> dict[str, Any]:
+    """Return what the agent of a machine shows once it is a node."""
+    stdout, stderr = machine.communicate(timeout=150)
+    assert machine.returncode == 0, stderr
+    shown: dict[str, Any] = json.loads(stdout)
+    return shown
+
+
+def until_said(process: "subprocess.Popen[str]", words: str) -> str:
+    """Return the line of its messages in which a process says these words."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if words in line:
+            return line.strip()
+    pytest.fail(f"it ended ({process.wait()}) without saying {words!r}")
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
+            return True
+    except OSError:  # URLError is one, and HTTP's 503 is a URLError
+        return False
