@@ -1,6 +1,5 @@
 """Rows of refusals, as workers write them."""
 
-import secrets
 from hashlib import sha256
 
 from watchword.handlers.store.connection import Connection
@@ -55,8 +54,3 @@ async def try_credential(
 
 def _digest(name: str | None) -> bytes | None:
     return None if name is None else sha256(name.encode()).digest()
-
-
-def a_digest() -> bytes:
-    """Return 32 bytes that nothing else has."""
-    return secrets.token_bytes(32)

@@ -37,6 +37,8 @@ from tests.faults.processes.plug_ins import ATTESTORS, install
 from tests.faults.processes.postgres import ROLE, Postgres
 from tests.faults.processes.scratch import remove, scratch_folder
 from tests.faults.seams.attestors import HIDDEN
+from watchword.handlers.store.author_roles import create_author_role
+from watchword.handlers.store.connection import Database
 
 TRUST_DOMAIN = "faults.example"
 GROUP = "watchword-verifier"
@@ -54,10 +56,6 @@ _ROUND_PARTITIONS = {
     "security.join.refused.ocsf": 1,
     "join.requests.dlq": 2,
 }
-
-
-_AUTHOR = "plg_own_sql"
-"""The role of the attestor `own-sql`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,12 +249,13 @@ async def _prepare_notes(postgres: Postgres) -> None:
 
 
 async def _prepare_author(postgres: Postgres) -> None:
-    """Make the role that this attestor's SQL runs with; our own user may make none."""
-    await postgres.run(f"CREATE ROLE {_AUTHOR} NOLOGIN NOINHERIT")
-    await postgres.run(f"GRANT USAGE ON SCHEMA watchword TO {_AUTHOR}")
-    await postgres.run(f"GRANT INSERT ON watchword.attestation_uses TO {_AUTHOR}")
-    await postgres.run(f"GRANT INSERT, SELECT ON public.notes TO {_AUTHOR}")
-    await postgres.run(f"GRANT {_AUTHOR} TO {ROLE} WITH INHERIT FALSE, SET TRUE")
+    """Make the role that this attestor's SQL runs with, as whoever may make roles; ours may not."""
+    database = Database(postgres.superuser_dsn, application_name="faults")
+    try:
+        role = await create_author_role(database, "own-sql", worker=ROLE)
+    finally:
+        await database.close()
+    await postgres.run(f"GRANT INSERT, SELECT ON public.notes TO {role}")
 
 
 def _secrets(supplies: Supplies, postgres: Postgres) -> list[Canary]:

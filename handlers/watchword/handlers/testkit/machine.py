@@ -26,24 +26,6 @@ def make_csr(key: ec.EllipticCurvePrivateKey) -> bytes:
     return builder.sign(key, SHA256()).public_bytes(Encoding.DER)
 
 
-def make_claims(
-    *,
-    product_uuid: str | None = None,
-    serial: str | None = None,
-    macs: tuple[str, ...] = (),
-    hardware_key: str | None = None,
-    hostname: str | None = None,
-) -> Claims:
-    """Return what a machine says of itself, unproven."""
-    return Claims(
-        product_uuid=product_uuid,
-        serial=serial,
-        macs=macs,
-        hardware_key=hardware_key,
-        hostname=hostname,
-    )
-
-
 @dataclass(frozen=True)
 class Machine:
     """A machine; `seal_to` is the service's public key, 32 bytes of X25519, under the name `key_id`."""
