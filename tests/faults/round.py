@@ -105,7 +105,11 @@ async def _under_load(
     stop = asyncio.Event()
     load = deployment.load
     watch = CursorWatch(lambda: deployment.postgres.superuser_dsn)
-    meanwhile = [asyncio.create_task(load.operate()), asyncio.create_task(watch.run())]
+    meanwhile = [
+        asyncio.create_task(load.operate()),
+        asyncio.create_task(watch.run()),
+        asyncio.create_task(_goes_on(deployment.background)),
+    ]
     loading = asyncio.create_task(load.run(stop))
     begun = time.monotonic()
     try:
@@ -127,6 +131,13 @@ async def _under_load(
             with contextlib.suppress(asyncio.CancelledError):
                 await task
     merge(findings, watch.findings)
+
+
+async def _goes_on(background: Sequence["asyncio.Task[None]"]) -> None:
+    """Wait for ever; raises `RuntimeError` if one of the tasks ends, for nothing is known from then on."""
+    ended, _ = await asyncio.wait(background, return_when=asyncio.FIRST_COMPLETED)
+    message = f"ended in the middle of the load: {ended}"
+    raise RuntimeError(message)
 
 
 async def _until_quiet(deployment: Deployment, patience_s: float, say: Say) -> None:
@@ -178,6 +189,7 @@ def _evidence(deployment: Deployment) -> Evidence:
         dsn=deployment.postgres.superuser_dsn,
         ledger=deployment.ledger,
         csr_keys=deployment.load.supplies.csr_keys,
+        ends=deployment.load.supplies.ends,
         trust=deployment.trust,
         bound=BOUND,
         canaries=deployment.canaries,

@@ -14,6 +14,7 @@ from tests.faults.load.kinds import Send, join
 from tests.faults.processes.deployment import Deployment
 from tests.support.record_batches import Batch
 from watchword.streams.dev.kafka import EmbeddedKafka
+from watchword.streams.kafka_closing import close
 
 _POISON_KEY = b"key-0"
 """The key that `Batch` gives its first record."""
@@ -111,7 +112,7 @@ async def _produce_raw(deployment: Deployment, raw: bytes, partition: int) -> in
         sent = await (await producer.send_batch(builder, REQUESTS, partition=partition))
         return int(sent.offset)
     finally:
-        await producer.stop()
+        await close(producer, patience_s=5)
 
 
 def _one_broker(deployment: Deployment) -> str | None:

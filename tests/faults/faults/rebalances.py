@@ -9,6 +9,7 @@ from aiokafka import AIOKafkaConsumer
 from tests.faults.faults.fault import Fault, NotHit, Scale
 from tests.faults.judge.topics import REQUESTS
 from tests.faults.processes.deployment import GROUP, Deployment
+from watchword.streams.kafka_closing import close
 
 _JOIN_S = 20.0
 _TWICE_WITHIN_S = 1.0
@@ -42,7 +43,7 @@ class Visitor:
 
     async def leave(self) -> None:
         """Leave the group, which is another rebalance."""
-        await self._consumer.stop()
+        await close(self._consumer, patience_s=_JOIN_S)
 
 
 async def now_and_then(deployment: Deployment, scale: Scale) -> int:

@@ -42,7 +42,8 @@ async def check_admissions(
     """
     certificates = await tables.rows(
         "SELECT c.csr_sha256, c.node_id::text AS node_id, c.der, c.serial, c.is_current, c.spki_sha256, "
-        "c.tbs_sha256, n.tenant, n.generation, n.state FROM node_certs c JOIN nodes n ON n.id = c.node_id"
+        "c.tbs_sha256, n.tenant, n.generation, n.state, "
+        "EXISTS (SELECT FROM node_certs was WHERE was.renewed_by = c.csr_sha256) AS is_renewal FROM node_certs c JOIN nodes n ON n.id = c.node_id"
     )
     by_csr = {bytes(row["csr_sha256"]): row for row in certificates}
     _compare_answers(ledger, outcomes, by_csr, findings)
@@ -118,15 +119,15 @@ _NONE_OF = {
         "(SELECT count(*) FROM node_certs c WHERE c.node_id = n.id AND c.is_current) <> 1"
     ),
     "serial on two certificates": ("SELECT serial FROM node_certs GROUP BY 1 HAVING count(*) > 1"),
-    "certificate without exactly one node.joined": (
+    "certificate without exactly one node.joined or node.renewed": (
         "SELECT c.csr_sha256 FROM node_certs c LEFT JOIN "
-        "(SELECT convert_from(value, 'UTF8')::jsonb ->> 'csrSha256' AS csr FROM journal WHERE type = 'node.joined') j "
+        "(SELECT convert_from(value, 'UTF8')::jsonb ->> 'csrSha256' AS csr FROM journal WHERE type IN ('node.joined', 'node.renewed')) j "
         "ON j.csr = encode(c.csr_sha256, 'hex') GROUP BY 1 HAVING count(j.csr) <> 1"
     ),
-    "node.joined without a certificate": (
+    "node.joined or node.renewed without a certificate": (
         "SELECT j.event_id FROM journal j LEFT JOIN node_certs c "
         "ON encode(c.csr_sha256, 'hex') = convert_from(j.value, 'UTF8')::jsonb ->> 'csrSha256' "
-        "WHERE j.type = 'node.joined' AND (c.csr_sha256 IS NULL "
+        "WHERE j.type IN ('node.joined', 'node.renewed') AND (c.csr_sha256 IS NULL "
         "OR c.node_id::text <> convert_from(j.value, 'UTF8')::jsonb ->> 'nodeId')"
     ),
     "CSR or key claimed by another than its node": (
@@ -153,7 +154,7 @@ _NONE_OF = {
     "join without exactly one audit row": (
         "SELECT c.csr_sha256 FROM node_certs c LEFT JOIN inbox i ON i.csr_sha256 = c.csr_sha256 AND i.outcome = 1 "
         "LEFT JOIN audit_log a ON a.action = 'node.join' AND a.detail ->> 'request' = encode(i.digest, 'hex') "
-        "GROUP BY 1 HAVING count(a.id) <> 1"
+        "WHERE NOT EXISTS (SELECT FROM node_certs was WHERE was.renewed_by = c.csr_sha256) GROUP BY 1 HAVING count(a.id) <> 1"
     ),
 }
 """Queries that must return nothing."""
@@ -198,8 +199,8 @@ async def _check_tokens(
 
 
 def _check_generations(certificates: Sequence[Row], findings: Findings) -> None:
-    """A node that was re-keyed n times has n + 1 certificates, and is of generation n + 1."""
-    counts = Counter(row["node_id"] for row in certificates)
+    """A node that was re-keyed n times has n + 1 certificates that replace none, and is of generation n + 1."""
+    counts = Counter(row["node_id"] for row in certificates if not row["is_renewal"])
     for node, generation in {row["node_id"]: row["generation"] for row in certificates}.items():
         if counts[node] != generation:
             findings.wrong("generation", f"{node}: {generation} with {counts[node]} certificates")

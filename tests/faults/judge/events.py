@@ -98,7 +98,7 @@ async def check_node_histories(tables: Tables, findings: Findings) -> None:
     """The journal tells of each node's certificates in the order in which they were issued."""
     rows = await tables.rows(
         "SELECT c.node_id::text AS node, c.issued_at, c.is_current, j.seq FROM node_certs c JOIN "
-        "(SELECT seq, convert_from(value, 'UTF8')::jsonb ->> 'csrSha256' AS csr FROM journal WHERE type = 'node.joined') j "
+        "(SELECT seq, convert_from(value, 'UTF8')::jsonb ->> 'csrSha256' AS csr FROM journal WHERE type IN ('node.joined', 'node.renewed')) j "
         "ON j.csr = encode(c.csr_sha256, 'hex') ORDER BY j.seq"
     )
     histories: dict[str, list[Row]] = defaultdict(list)
@@ -106,7 +106,9 @@ async def check_node_histories(tables: Tables, findings: Findings) -> None:
         histories[row["node"]].append(row)
     for node, history in histories.items():
         if [row["is_current"] for row in history] != [False] * (len(history) - 1) + [True]:
-            findings.wrong("last node.joined is not of the current certificate", node)
+            findings.wrong(
+                "last node.joined or node.renewed is not of the current certificate", node
+            )
 
 
 __all__ = ["NODE_EVENTS", "REFUSED", "Published", "check_events", "check_node_histories"]

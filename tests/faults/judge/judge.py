@@ -15,6 +15,7 @@ from tests.faults.judge.ledger import Ledger
 from tests.faults.judge.letters import check_letters
 from tests.faults.judge.notes import check_notes
 from tests.faults.judge.refusals import Bound, check_refusals
+from tests.faults.judge.standing import check_standing
 from tests.faults.judge.tables import Tables
 from tests.faults.judge.topics import (
     DEAD_LETTERS,
@@ -38,6 +39,8 @@ class Evidence:
     ledger: Ledger
     csr_keys: Mapping[bytes, bytes]
     """The SHA-256 of the public key of each CSR, by the CSR's."""
+    ends: Mapping[str, str]
+    """The nodes that were to end, and how, by their ids."""
     trust: Trust
     bound: Bound
     canaries: Canaries
@@ -80,6 +83,7 @@ async def judge(evidence: Evidence) -> Verdict:
         nodes = await check_admissions(
             ledger, outcomes, dict(evidence.csr_keys), evidence.trust, tables, findings
         )
+        states = await check_standing(ledger, outcomes, evidence.ends, tables, findings)
         waited = await check_approvals(ledger, outcomes, tables, findings)
         notes = await check_notes(ledger, outcomes, tables, findings)
         parked = {
@@ -104,6 +108,7 @@ async def judge(evidence: Evidence) -> Verdict:
         "outcomes": len(outcomes.final),
         "challenges": challenges_in(outcomes),
         "nodes": nodes,
+        **{f"nodes {state}": count for state, count in sorted(states.items())},
         "waiting joins": sum(waited.values()),
         **{f"waiting joins {state}": count for state, count in sorted(waited.items())},
         "notes of an attestor": notes,

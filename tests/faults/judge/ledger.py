@@ -7,6 +7,9 @@ REFUSED = "refused"
 INVALID = "INVALID_INPUT"
 UNSUPPORTED = "UNSUPPORTED"
 UNAVAILABLE = "UNAVAILABLE"
+EVICTED, BANNED = "evicted", "banned"
+"""How a node may end: a thief, or an operator."""
+
 DEFERRED = "deferred"
 """Not final: a challenge to answer, or an operator to wait for."""
 

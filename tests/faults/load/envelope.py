@@ -102,6 +102,8 @@ class Envelope:
     kind: str = "join"
     sealed_role: str | None = None
     """The role that the seal speaks of, if it shall be another than the envelope's."""
+    request_id: str | None = None
+    """The request's id, if the evidence has to name it."""
 
 
 def make_request(
@@ -119,7 +121,7 @@ def make_request(
     """
     envelope = envelope or Envelope()
     csr = machine.csr if csr is None else csr
-    request_id = uuid7()
+    request_id = envelope.request_id or uuid7()
     reply_key = x25519.X25519PrivateKey.generate() if envelope.reply else None
     reply_public = b"" if reply_key is None else reply_key.public_key().public_bytes_raw()
     digest = sha256(csr).digest()

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from contextlib import suppress
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
@@ -10,6 +9,7 @@ from aiokafka.errors import KafkaError
 
 from tests.faults.judge.topics import REQUESTS
 from tests.faults.load.kinds import Send
+from watchword.streams.kafka_closing import close
 
 _PATIENCE_S = 10.0
 _REST_S = 0.3
@@ -81,15 +81,8 @@ class KafkaSender:
 
 async def _stop(producer: Any) -> None:  # noqa: ANN401 - aiokafka has few types
     """Close a producer; where that takes long, without what it still wanted to send."""
-    with suppress(KafkaError, OSError, TimeoutError):
-        async with asyncio.timeout(2):
-            await producer.stop()
-        return
+    await close(producer, patience_s=2)
     sender = producer._sender.sender_task
-    if sender is not None:
+    if sender is not None and not sender.done():
         sender.cancel()
-    with suppress(KafkaError, OSError, TimeoutError):
-        async with asyncio.timeout(1):
-            await producer.client.close()
-    if sender is not None:
         await asyncio.wait({sender}, timeout=1)

@@ -30,7 +30,7 @@ from tests.faults.load.tokens import Token, Tokens
 USED_UP = "join-token:used-up"
 
 Then = Callable[[Mapping[str, Any]], "Iterator[Send]"]
-"""What a machine does when it is told to wait or to answer a challenge: it gets the deferral."""
+"""What a machine does when it hears something: it gets the deferral, or what it was given when it joined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,8 @@ class Send:
     """Whether a gateway would let it pass."""
     then: Then | None = field(default=None, repr=False)
     """What follows a deferral, if one is to be expected."""
+    joined: Then | None = field(default=None, repr=False)
+    """What follows an admission, if its answer is in clear."""
 
 
 @dataclass(slots=True)
@@ -66,6 +68,10 @@ class Supplies:
     """Tokens that may each reclaim one node."""
     to_decide: deque[tuple[bytes, str]] = field(default_factory=deque[tuple[bytes, str]])
     """CSRs that wait for an operator, by their SHA-256, and what the operator will say."""
+    to_ban: deque[str] = field(default_factory=deque[str])
+    """Nodes that an operator is to ban."""
+    ends: dict[str, str] = field(default_factory=dict[str, str])
+    """Nodes that are to end, and how."""
 
     def show(
         self, machine: Machine, token: Token, *, reply: bool = False, payload: bytes | None = None
@@ -94,6 +100,7 @@ def as_send(  # noqa: PLR0913 - what may differ
     well_formed: bool = True,
     deferral: str | None = None,
     then: Then | None = None,
+    joined: Then | None = None,
 ) -> Send:
     """Return the write of a request, with what may become of it."""
     asked = Asked(
@@ -116,6 +123,7 @@ def as_send(  # noqa: PLR0913 - what may differ
         elsewhere=elsewhere,
         well_formed=well_formed,
         then=then,
+        joined=joined,
     )
 
 

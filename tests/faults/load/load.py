@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from tests.faults.judge.ledger import JOINED, Ledger
+from tests.faults.judge.ledger import BANNED, JOINED, Ledger
 from tests.faults.load.http_sender import HttpSender
 from tests.faults.load.kafka_sender import KafkaSender
 from tests.faults.load.kinds import Send, Supplies, Then
@@ -87,6 +88,8 @@ class Load:
     pace: Pace = field(default_factory=Pace)
     exchanges: dict[bytes, Then] = field(default_factory=dict[bytes, Then])
     """What follows if a request is deferred, by its digest."""
+    lives: dict[bytes, Then] = field(default_factory=dict[bytes, Then])
+    """What follows if a request is admitted, by its digest."""
 
     @property
     def rng(self) -> random.Random:
@@ -97,7 +100,8 @@ class Load:
         """Let machines arrive until told to stop; what was begun goes on."""
         kinds, weights = list(KINDS), list(KINDS.values())
         pace = self.pace = Pace()
-        self.tail.on_deferral = self._deferred
+        self.tail.on_deferral = partial(self._follow, self.exchanges)
+        self.tail.on_joined = partial(self._follow, self.lives)
         while not stop.is_set():
             # By the clock, not by pauses: what a slow moment held up arrives at once.
             due = int((time.monotonic() - pace.begun) * self.options.rate)
@@ -121,6 +125,8 @@ class Load:
         self.pace.count()
         if send.then is not None:
             self.exchanges[send.asked.digest] = send.then
+        if send.joined is not None:
+            self.lives[send.asked.digest] = send.joined
         through_gateway = (
             self.http is not None
             and send.well_formed
@@ -132,19 +138,25 @@ class Load:
             copy = replace(send, after_s=again_s, elsewhere=self.rng.random() < 0.7)
             self._spawn(self._deliver(copy, through_gateway=False))
 
-    def _deferred(self, digest: bytes, told: Mapping[str, Any]) -> None:
-        """Go on with a machine that was told to wait or to answer; the first answer counts."""
-        then = self.exchanges.pop(digest, None)
+    def _follow(self, open_: dict[bytes, Then], digest: bytes, told: Mapping[str, Any]) -> None:
+        """Go on with a machine that was told something; the first answer counts."""
+        then = open_.pop(digest, None)
         if then is None:
             return
         for send in then(told):
             self.begin(send)
         while self.supplies.to_decide:
             self._spawn(self._decide(*self.supplies.to_decide.popleft()))
+        while self.supplies.to_ban:
+            self._spawn(self._ban(self.supplies.to_ban.popleft()))
 
     async def _decide(self, csr_sha256: bytes, word: str) -> None:
         if await self.operator.decide(csr_sha256, word):
             self.ledger.decided[csr_sha256] = word
+
+    async def _ban(self, node: str) -> None:
+        await self.operator.ban(node)
+        self.supplies.ends[node] = BANNED
 
     async def drain(self) -> None:
         """Return when every send, and whatever follows from it, has come to its end."""

@@ -1,10 +1,11 @@
 """How often each kind of request comes."""
 
-from tests.faults.load import exchanges, kinds
+from tests.faults.load import exchanges, kinds, renewals
 from tests.faults.load.kinds import Kind
 
 KINDS: dict[Kind, int] = {
-    kinds.join: 24,
+    kinds.join: 18,
+    renewals.renewing: 6,
     kinds.single_use: 6,
     kinds.few_uses: 6,
     kinds.same_csr: 4,
@@ -25,4 +26,4 @@ KINDS: dict[Kind, int] = {
     exchanges.two_rounds: 3,
     exchanges.own_sql: 3,
 }
-"""Out of a hundred. A new attestor, or renewals, come in as further functions and lines."""
+"""Out of a hundred. A new attestor comes in as a further function and a line."""

@@ -6,13 +6,13 @@ import json
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from tests.faults.judge.ledger import Ledger
 from tests.faults.judge.topics import NODE_EVENTS, REFUSED, RESPONSES, partitions_of
+from watchword.streams.kafka_closing import close
 
 _TOPICS = (RESPONSES, NODE_EVENTS, REFUSED)
 _REST_S = 0.3
@@ -29,6 +29,8 @@ class Tail:
         self._ledger = ledger
         self.on_deferral: Callable[[bytes, Mapping[str, Any]], None] = lambda _digest, _told: None
         """Takes the digest of a request that was deferred, and what the machine was told."""
+        self.on_joined: Callable[[bytes, Mapping[str, Any]], None] = lambda _digest, _told: None
+        """Takes the digest of a request that was admitted in clear, and what the machine was given."""
         self._positions: dict[TopicPartition, int] = {}
         self.events: dict[str, float] = {}
         """When each event was first seen, on the wall clock, by its id."""
@@ -52,9 +54,8 @@ class Tail:
                 self.troubles[type(error).__name__] += 1
                 await asyncio.sleep(_REST_S)
             finally:
-                with suppress(Exception):
-                    async with asyncio.timeout(_REST_S):
-                        await consumer.stop()
+                # Not `stop` itself: it may raise a CancelledError that is nobody's, which ended this task unseen.
+                await close(consumer, patience_s=_REST_S)
 
     async def _read(self, consumer: Any) -> None:  # noqa: ANN401 - aiokafka has few types
         known: set[TopicPartition] = set()
@@ -99,6 +100,7 @@ class Tail:
         match payload.get("outcome"):
             case "joined":
                 self.joined.append((digest, payload["joined"]["nodeId"]))
+                self.on_joined(digest, payload["joined"])
             case "deferred":
                 self.on_deferral(digest, payload["deferred"])
             case _:

@@ -28,6 +28,10 @@ class Operator(Protocol):
         """Let a waiting join be `approved` or `rejected`; tell whether it was one that waited."""
         ...
 
+    async def ban(self, node: str) -> None:
+        """Ban a node, by everything that was proven of it alone."""
+        ...
+
 
 EXPECTED_SERIAL = "serial-that-is-expected"
 _STOCK = 300

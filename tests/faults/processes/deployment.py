@@ -47,6 +47,8 @@ RELAY_LEASE_S = 3.0
 KEEPER_LEASE_S = 3.0
 KEEPER_PERIOD_S = 5.0
 APPROVAL_RETRY_AFTER_S = 2
+APPROVAL_TTL_S = 240
+"""What nobody decides on expires within a round."""
 
 _ROUND_PARTITIONS = {
     REQUESTS: 6,
@@ -87,6 +89,8 @@ class Deployment:
     canaries: Canaries
     pages: list[tuple[str, bytes]] = field(default_factory=list[tuple[str, bytes]])
     """Metrics pages and command lines as they were seen."""
+    background: "tuple[asyncio.Task[None], ...]" = ()
+    """What has to go on for as long as there is load."""
 
     @property
     def ledger(self) -> Ledger:
@@ -152,7 +156,17 @@ async def deployed(
         tailing = asyncio.create_task(tail.run())
         stack.push_async_callback(_cancelled, tailing)
         yield Deployment(
-            folder, layout, rng, kafka, postgres, fleet, load, operator, trust, canaries
+            folder,
+            layout,
+            rng,
+            kafka,
+            postgres,
+            fleet,
+            load,
+            operator,
+            trust,
+            canaries,
+            background=(supervising, tailing),
         )
 
 
@@ -171,6 +185,7 @@ def _configured(scratch: Path, kafka: Kafka, postgres: Postgres, layout: Layout)
 trust_domain = "{TRUST_DOMAIN}"
 cluster = "faults"
 approval_retry_after_s = {APPROVAL_RETRY_AFTER_S}
+approval_ttl_s = {APPROVAL_TTL_S}
 [database]
 url_file = "{dsn}"
 [kafka]

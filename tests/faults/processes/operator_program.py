@@ -15,14 +15,17 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import UUID
 
 from watchword.handlers.errors import Conflict, Unavailable
 from watchword.handlers.operators.actor import Actor
+from watchword.handlers.operators.bans import ban_nodes
 from watchword.handlers.operators.grants import Grant
 from watchword.handlers.operators.images import ImageOrder, create_image
 from watchword.handlers.operators.places import create_place, create_tenant
 from watchword.handlers.operators.requests import Seen, approve, list_requests, reject
 from watchword.handlers.operators.site_keys import SiteKeyOrder, add_site_key
+from watchword.handlers.operators.standing import SeenNode
 from watchword.handlers.operators.tokens import TokenOrder, create_token, revoke_token
 from watchword.handlers.store.approvals import RequestFilter
 from watchword.handlers.store.connection import Database
@@ -135,6 +138,9 @@ async def _serve() -> None:
             case "anchors":
                 public = bytes.fromhex(order["public"])
                 result = await _make_anchors(database, order["site"], public)
+            case "ban":
+                seen = [SeenNode(UUID(order["node"]))]
+                await _unless_there(partial(ban_nodes, database, _ACTOR, seen))
             case "decide":
                 result = await _decide(database, bytes.fromhex(order["csr"]), order["word"])
             case _:

@@ -57,6 +57,10 @@ class OperatorProcess:
         """Let a waiting join be `approved` or `rejected`; tell whether it was one that waited."""
         return bool(await self._order(do="decide", csr=csr_sha256.hex(), word=word))
 
+    async def ban(self, node: str) -> None:
+        """Ban a node, by everything that was proven of it alone."""
+        await self._order(do="ban", node=node)
+
     async def make_anchors(self) -> Anchors:
         """Make an image's secret, and trust a site's agent."""
         key = Ed25519PrivateKey.generate()
