@@ -177,6 +177,12 @@ GUARDS: tuple[Guard, ...] = (
         f"{_LIFE}/test_renewal.py::test_wrong_renewal_is_refused_like_everything_else[CSR swapped]",
     ),
     Guard(
+        "a key statement is proved for the new key",
+        "7",
+        "key_statements_are_believed",
+        f"{_LIFE}/test_renewal.py::test_key_statement_holds_for_the_very_key_only",
+    ),
+    Guard(
         "nodes are judged by their version",
         "2",
         "versions_are_not_compared",

@@ -48,13 +48,14 @@ class Node:
         tbs_sha256: bytes | None = None,
         csr_sha256: bytes | None = None,
         signed_id: str | None = None,
+        request_id: str | None = None,
         payload: bytes | None = None,
         role: Role = "node",
         attestor: str = "renew",
         state: bytes | None = None,
     ) -> bytes:
         """Return the request for the machine's key; the options say what is wrong with it."""
-        request_id = str(uuid7())
+        request_id = request_id or str(uuid7())
         named = tbs_sha256 or self.tbs_sha256
         csr = sha256(machine.csr).digest()
         text = signed_text(named, csr_sha256 or csr, signed_id or request_id)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from watchword.handlers.attestor import Attestor
+from watchword.handlers.crypto.renewals import ProvesKeys
 from watchword.handlers.definition import clashes, faults_of, is_attestor
 from watchword.handlers.errors import ConfigRefused
 from watchword.schemas.ids import AttestorId
@@ -68,6 +69,14 @@ class Catalog:
             return core[name]
         registered = self._by_id.get(attestor)
         return STANDARD_BY_NAME[OTHER] if registered is None else registered.reason(name)
+
+    def proving_keys(self) -> list[ProvesKeys]:
+        """Return the attestors that can prove their key statements again, at a renewal."""
+        # One that is metered is asked itself: only joins are counted there.
+        attestors: list[object] = [
+            getattr(found.attestor, "metered", found.attestor) for found in self._by_id.values()
+        ]
+        return [attestor for attestor in attestors if isinstance(attestor, ProvesKeys)]
 
     def ids(self) -> list[AttestorId]:
         """Return the ids in order."""

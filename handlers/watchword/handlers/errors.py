@@ -146,3 +146,15 @@ class Conflict(OperatorError):
 
 class Denied(OperatorError):
     """The operator's role does not allow it."""
+
+
+def place_of(error: BaseException) -> str:
+    """Return file and line where an exception was raised: no values."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return (
+        "?"
+        if traceback is None
+        else f"{traceback.tb_frame.f_code.co_filename.rsplit('/', 1)[-1]}:{traceback.tb_lineno}"
+    )

@@ -3,28 +3,39 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Generator
+from dataclasses import replace
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tests.support.joins import Bench, Machine, certificate_of, join_bench
 from tests.support.proving import csr_sha256, first_request, join, last_reason, next_request
+from tests.support.renewals import Node
 from tests.support.swtpm import SoftwareTpm, made, needs_swtpm
 from tests.support.tpm import set_policy
+from watchword.handlers.attestor import Subject
 from watchword.handlers.attestors.tpm.certificates import in_file, read_certificate
 from watchword.handlers.attestors.tpm.config import Config
 from watchword.handlers.attestors.tpm.endorsement import Anchors
 from watchword.handlers.attestors.tpm.evidence import TpmEvidence
 from watchword.handlers.attestors.tpm.prover import TpmProver
 from watchword.handlers.attestors.tpm.verifier import TpmAttestor
+from watchword.handlers.crypto.renewals import RenewalEvidence, signed_text
+from watchword.handlers.operators.actor import Actor
+from watchword.handlers.operators.bans import add_bans
 from watchword.handlers.prover import NoEvidence
-from watchword.streams.agent.provers import make_key_in
+from watchword.handlers.store.connection import Database
 from watchword.streams.agent.tpm.chip import TssChip
 from watchword.streams.agent.tpm.library import library
+from watchword.streams.agent.tpm.node_key import read_tpm_key
 from watchword.streams.agent.tpm.options import AkKind, EkKind
 from watchword.streams.agent.tpm.patience import Patience
+from watchword.streams.agent.tpm.renewing import KeysInTpm
 
 # A chip takes its time for an RSA key, and an emulated one the machine's.
 pytestmark = [pytest.mark.postgres, pytest.mark.timeout(600)]
@@ -97,7 +108,7 @@ async def test_every_pair_of_keys_of_a_chip_joins(
 async def test_key_made_in_the_chip_is_certified(bench: Bench, swtpm: SoftwareTpm) -> None:
     """The CSR is signed inside, and the attestation key vouches for where."""
     chip = TssChip(swtpm.tcti)
-    key_pem, csr = await asyncio.to_thread(make_key_in, chip)
+    key_pem, csr = await asyncio.to_thread(KeysInTpm(chip).make)
     prover = TpmProver(chip, node_key=lambda: key_pem)
     await _enrol(bench, prover)
     machine = Machine(bench.seal_to, csr=csr)
@@ -110,13 +121,104 @@ async def test_key_made_in_the_chip_is_certified(bench: Bench, swtpm: SoftwareTp
     assert statement in names.get_values_for_type(x509.UniformResourceIdentifier)
 
     # A new disk: another key in the same chip, and the statement is the same.
-    key_pem, csr = await asyncio.to_thread(make_key_in, TssChip(swtpm.tcti))
+    key_pem, csr = await asyncio.to_thread(KeysInTpm(TssChip(swtpm.tcti)).make)
     again = TpmProver(TssChip(swtpm.tcti), node_key=lambda: key_pem)
     assert (await join(bench, Machine(bench.seal_to, csr=csr), again))["outcome"] == "joined"
     assert await bench.one("SELECT count(*) FROM nodes") == 1
     # A key in a file would be less than the node had.
     bare = TpmProver(TssChip(swtpm.tcti))
     assert (await join(bench, bench.machine(), bare))["outcome"] == "refused"
+
+
+async def test_key_in_the_chip_is_renewed_to_one_in_the_same_chip(
+    bench: Bench, swtpm: SoftwareTpm, tmp_path: Path
+) -> None:
+    """What the certificate says of its key stays true, or is not said any more."""
+    chip = TssChip(swtpm.tcti)
+    keys = KeysInTpm(chip)
+    current, csr = await asyncio.to_thread(keys.make)
+    prover = TpmProver(chip, node_key=lambda: current)
+    await _enrol(bench, prover)
+    answer = await join(bench, Machine(bench.seal_to, csr=csr), prover)
+    certificate = certificate_of(answer)
+    statement = _statement(certificate)
+    assert statement is not None
+    node = Node(answer["joined"]["nodeId"], ec.generate_private_key(ec.SECP256R1()), certificate)
+
+    following, csr = await asyncio.to_thread(keys.make)
+    machine = Machine(bench.seal_to, csr=csr)
+    # A strange chip's word, another renewal's proof, and none: the statement does not hold for this key.
+    (tmp_path / "strange").mkdir()
+    strange = made(tmp_path / "strange")
+    with strange.running():
+        theirs = KeysInTpm(TssChip(strange.tcti))
+        their_key, their_csr = await asyncio.to_thread(theirs.make)
+        their = Machine(bench.seal_to, csr=their_csr)
+        ours = await _vouched(keys, node, current, following, their, "1")
+        said = await theirs.vouch(their_key, their_key, _text(node, their, "1"))
+    yesterday = await _vouched(keys, node, current, following, machine, "2")
+    for nth, (shown, proof) in enumerate(((ours, said.proof), (yesterday, yesterday.proof))):
+        asks, request_id = (their, "1") if nth == 0 else (machine, "3")
+        signature = (await keys.vouch(current, following, _text(node, asks, request_id))).signature
+        evidence = replace(shown, signature=signature, proof=proof).encode()
+        [refused] = await bench.ask(
+            node.renewal(asks, payload=evidence, request_id=_id(request_id))
+        )
+        assert refused["outcome"] == "refused"
+        assert await last_reason(bench) == "renew:key-statement-unknown"
+
+    evidence = (await _vouched(keys, node, current, following, machine, "4")).encode()
+    [renewed] = await bench.ask(node.renewal(machine, payload=evidence, request_id=_id("4")))
+    assert renewed["joined"]["nodeId"] == node.id
+    assert _statement(certificate_of(renewed)) == statement
+
+
+async def test_ban_of_a_chip_ends_its_node_and_what_it_would_become(
+    bench: Bench, swtpm: SoftwareTpm
+) -> None:
+    """A stolen machine is banned by what cannot be changed in it."""
+    chip = TssChip(swtpm.tcti)
+    prover = TpmProver(chip)
+    await _enrol(bench, prover)
+    machine = bench.machine()
+    node = Node.of(machine, await join(bench, machine, prover))
+    shown = TpmEvidence.decode(await prover.evidence(b"", "node"))
+    subject = Subject("ek", sha256(shown.ek[2:]).hexdigest())
+    database = Database(bench.dsn, application_name="test")
+    try:
+        await add_bans(database, Actor("alice", "stolen"), [subject])
+    finally:
+        await database.close()
+
+    assert await bench.one("SELECT state FROM nodes") == "banned"
+    [refused] = await bench.ask(node.renewal(bench.machine()))
+    assert refused["outcome"] == "refused"
+    assert (await join(bench, bench.machine(), prover))["outcome"] == "refused"
+    assert await last_reason(bench) == "join:banned"
+
+
+def _statement(certificate: bytes) -> str | None:
+    leaf = x509.load_der_x509_certificate(certificate)
+    names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+    return next((uri for uri in uris if uri.startswith("urn:bc:tpm-ak:")), None)
+
+
+def _id(number: str) -> str:
+    return f"019ae000-0000-7000-8000-00000000000{number}"
+
+
+def _text(node: Node, machine: Machine, number: str) -> bytes:
+    return signed_text(node.tbs_sha256, csr_sha256(machine), _id(number))
+
+
+async def _vouched(
+    keys: KeysInTpm, node: Node, current: bytes, following: bytes, machine: Machine, number: str
+) -> RenewalEvidence:
+    vouched = await keys.vouch(current, following, _text(node, machine, number))
+    public = read_tpm_key(current).public_key()
+    spki = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return RenewalEvidence(node.tbs_sha256, spki, vouched.signature, vouched.proof)
 
 
 async def test_challenge_for_another_chip_is_no_evidence(bench: Bench, swtpm: SoftwareTpm) -> None:

@@ -3,10 +3,13 @@
 `sealed` holds, length-prefixed: the form `renew/1`, the SHA-256 of the current certificate's
 TBSCertificate (32 bytes), the SubjectPublicKeyInfo of its key (DER), and a signature over
 `signed_text`. The text names the new CSR and the request, so that a signature is good for one request.
+
+In the form `renew/2` a fifth part follows: the proof that the certificate's key statement holds for the
+new key. What it consists of is the affair of the attestor that made the statement.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
@@ -18,20 +21,27 @@ from watchword.schemas.errors import WrongShape
 
 LABEL = b"watchword renew v1"
 FORM = b"renew/1"
+PROVED_FORM = b"renew/2"
 
 _DIGEST_BYTES = 32
 _MAX_SPKI_BYTES = 1200
 _MAX_SIGNATURE_BYTES = 1024
+_MAX_PROOF_BYTES = 16 * 1024
 _P256_BITS = 256
 
 PrivateKey = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 
-class Signing(Protocol):
-    """Whoever holds the key of the current certificate."""
+@runtime_checkable
+class ProvesKeys(Protocol):
+    """An attestor whose key statements can be proved again, for a new key."""
 
-    def sign(self, text: bytes) -> bytes:
-        """Return ECDSA with the curve's hash, RSASSA-PSS with SHA-256, or Ed25519."""
+    def proves_key(self, statement: str, proof: bytes, text: bytes, key: PublicKey) -> bool:
+        """Tell whether the proof shows that the statement holds for this key too.
+
+        `text` is what the renewal is signed over (`signed_text`): a proof that is not for it is yesterday's.
+        Total: whatever a machine sends is answered, and raises nothing.
+        """
         ...
 
 
@@ -44,24 +54,33 @@ class RenewalEvidence:
     spki_der: bytes
     """The key that the certificate is for; its SHA-256 has to be the one that the store has."""
     signature: bytes
+    proof: bytes | None = None
+    """That the key statement holds for the new key."""
 
     def encode(self) -> bytes:
         """Return the payload."""
-        return length_prefixed(FORM, self.tbs_sha256, self.spki_der, self.signature)
+        parts = (self.tbs_sha256, self.spki_der, self.signature)
+        if self.proof is None:
+            return length_prefixed(FORM, *parts)
+        return length_prefixed(PROVED_FORM, *parts, self.proof)
 
     @classmethod
     def decode(cls, payload: bytes) -> "RenewalEvidence":
         """Return what a payload shows; raises `SchemaError` for another form or a part out of bounds."""
-        form, tbs_sha256, spki_der, signature = read_length_prefixed(payload, 4)
+        is_proved = payload[4 : 4 + len(PROVED_FORM)] == PROVED_FORM
+        parts = read_length_prefixed(payload, 5 if is_proved else 4)
+        form, tbs_sha256, spki_der, signature = parts[:4]
+        proof = parts[4] if is_proved else None
         if (
-            form != FORM
+            form not in (FORM, PROVED_FORM)
             or len(tbs_sha256) != _DIGEST_BYTES
             or not 0 < len(spki_der) <= _MAX_SPKI_BYTES
             or not 0 < len(signature) <= _MAX_SIGNATURE_BYTES
+            or not (proof is None or 0 < len(proof) <= _MAX_PROOF_BYTES)
         ):
             message = "another form"
             raise WrongShape(message)
-        return cls(tbs_sha256, spki_der, signature)
+        return cls(tbs_sha256, spki_der, signature, proof)
 
 
 def signed_text(tbs_sha256: bytes, csr_sha256: bytes, request_id: str) -> bytes:

@@ -16,7 +16,7 @@ import structlog
 
 from watchword.handlers.crypto.join_crypto import JoinCrypto
 from watchword.handlers.crypto.responses import Question
-from watchword.handlers.errors import StoreRejected, Unavailable
+from watchword.handlers.errors import StoreRejected, Unavailable, place_of
 from watchword.handlers.join.answering import Answering
 from watchword.handlers.join.candidate import (
     Admit,
@@ -32,7 +32,7 @@ from watchword.handlers.join.candidate import (
     Waits,
 )
 from watchword.handlers.join.deciding import MOST_TRIES
-from watchword.handlers.join.judging import Judge, place_of
+from watchword.handlers.join.judging import Judge
 from watchword.handlers.join.lane import judge_in_lane, needs_lane
 from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.observer import Observer

@@ -36,6 +36,7 @@ from watchword.handlers.errors import (
     Refused,
     StoreRejected,
     Unavailable,
+    place_of,
 )
 from watchword.handlers.join.candidate import (
     Again,
@@ -85,7 +86,7 @@ class Judge:
         """Take the collaborators."""
         self._catalog = catalog
         self._crypto = crypto
-        self._renewals = Renewals(crypto)
+        self._renewals = Renewals(crypto, catalog.proving_keys())
         self._validity = options.validity
         self._patience = Patience(options.verify_seconds)
         self._conclusions = Conclusions(
@@ -324,15 +325,3 @@ def _declared(registered: Registered, refused: Refused) -> Refused:
     name = registered.reason(refused.reason).name
     tried = refused.tried if is_digest(refused.tried) else None
     return Refused(AttestorId(registered.attestor.id), name, tenant_id=tenant, tried=tried)
-
-
-def place_of(error: BaseException) -> str:
-    """Return file and line where an exception was raised: no values."""
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    return (
-        "?"
-        if traceback is None
-        else f"{traceback.tb_frame.f_code.co_filename.rsplit('/', 1)[-1]}:{traceback.tb_lineno}"
-    )

@@ -12,7 +12,8 @@ the new key come before, as for a join (`judging`); locks, claims, bans and the 
   7. the node is adopting or active;
   8. the certificate is neither revoked nor expired;
   9. it is the node's current one; a second key from one certificate is theft;
-  10. a key statement holds for the new key: only if it is the very key that the statement is about.
+  10. a key statement holds for the new key: it is the very key that the statement is about, or the attestor
+     that made the statement finds it proved for this key and request.
 """
 
 import asyncio
@@ -20,13 +21,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from hashlib import sha256
 
+import structlog
+
 from watchword.handlers.attestor import Admission, Staged, Subject
 from watchword.handlers.crypto.join_crypto import JoinCrypto
-from watchword.handlers.crypto.keypolicy import load_public_key
-from watchword.handlers.crypto.renewals import RenewalEvidence, holds, signed_text
-from watchword.handlers.errors import InvalidInput, Refused
+from watchword.handlers.crypto.keypolicy import PublicKey, load_public_key
+from watchword.handlers.crypto.renewals import ProvesKeys, RenewalEvidence, holds, signed_text
+from watchword.handlers.errors import InvalidInput, Refused, place_of
 from watchword.handlers.join.candidate import (
     Again,
+    Broken,
     Candidate,
     Judgement,
     NotJudged,
@@ -41,6 +45,8 @@ from watchword.schemas.errors import SchemaError
 from watchword.schemas.ids import NodeId, TenantId
 from watchword.schemas.requests import RENEWAL_ATTESTOR
 
+_log = structlog.get_logger(__name__)
+
 _BREATH = 16
 """After so many signatures the loop may turn."""
 _LIVE = frozenset(("adopting", "active"))
@@ -49,9 +55,10 @@ _LIVE = frozenset(("adopting", "active"))
 class Renewals:
     """Judges renewals as far as it can be done without locks."""
 
-    def __init__(self, crypto: JoinCrypto) -> None:
-        """Take the crypto."""
+    def __init__(self, crypto: JoinCrypto, provers: Sequence[ProvesKeys] = ()) -> None:
+        """Take the crypto, and the attestors that can prove key statements again."""
         self._crypto = crypto
+        self._provers = tuple(provers)
 
     def examine(self, candidate: Candidate, now: datetime) -> Judgement | RenewalEvidence:
         """Do steps 1 to 3 for a candidate that has proved possession of its new key."""
@@ -91,7 +98,12 @@ class Renewals:
 
         rows = await asyncio.gather(*[read(shown.tbs_sha256) for _, shown in asked])
         for nth, ((candidate, shown), known) in enumerate(zip(asked, rows, strict=True)):
-            candidate.judgement = self._judged(candidate, shown, known, now)
+            try:
+                candidate.judgement = self._judged(candidate, shown, known, now)
+            except Exception as error:  # noqa: BLE001 - an attestor's author may raise anything
+                # A proof that could not be judged refuses nobody: another try is welcome.
+                _log.error("renewal broke", error=type(error).__name__, where=place_of(error))
+                candidate.judgement = Broken(type(error).__name__)
             if nth % _BREATH == _BREATH - 1:
                 await asyncio.sleep(0)
 
@@ -137,9 +149,12 @@ class Renewals:
 
         # Step 10
         statement = certificate.node_key_uri
-        if statement is not None and (
-            csr.spki_sha256 != certificate.spki_sha256
-            or not self._crypto.knows_key_statement(statement)
+        if statement is not None and not (
+            self._crypto.knows_key_statement(statement)
+            and (
+                csr.spki_sha256 == certificate.spki_sha256
+                or self._is_proved(statement, shown, text, csr.public_key)
+            )
         ):
             return Refusal(_refused("key-statement-unknown", tenant))
 
@@ -160,6 +175,14 @@ class Renewals:
             ban_subjects=_subjects(known, csr.spki_sha256),
             bindings=(),
             renews=known,
+        )
+
+    def _is_proved(
+        self, statement: str, shown: RenewalEvidence, text: bytes, key: PublicKey
+    ) -> bool:
+        proof = shown.proof
+        return proof is not None and any(
+            prover.proves_key(statement, proof, text, key) for prover in self._provers
         )
 
 

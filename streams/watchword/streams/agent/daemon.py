@@ -27,6 +27,7 @@ from watchword.streams.agent.reload_hook import ReloadHook
 from watchword.streams.agent.renewer import Renewer
 from watchword.streams.agent.revocations import refresh_crl
 from watchword.streams.agent.systemd import Notifier
+from watchword.streams.agent.tpm.renewing import KeysInTpm
 from watchword.streams.agent.transport import Transport
 from watchword.streams.agent.trust import TrustKeeper
 
@@ -46,6 +47,8 @@ class RunOptions:
     """How often the published keys are fetched; spread by a quarter."""
     watch_s: float = 60.0
     """How often the certificate's life is looked at."""
+    tpm: KeysInTpm | None = None
+    """Where the node's key is, if it is in a TPM."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """The process's variables: systemd's are read, the others are the reload command's."""
 
@@ -115,6 +118,7 @@ class _Daemon:
             key_kind=options.join.key_kind,
             reporter=Reporter(),
             pace=pace,
+            tpm=options.tpm,
         )
         self._systemd = Notifier.of(options.environment)
 

@@ -146,10 +146,15 @@ def begin(folder: Path, kind: KeyKind, *, follows: str | None = None) -> Exchang
     return Exchange(folder, key, csr_der)
 
 
-def begin_in_tpm(folder: Path, key_pem: bytes, csr_der: bytes) -> Exchange:
+def begin_in_tpm(
+    folder: Path, key_pem: bytes, csr_der: bytes, *, follows: str | None = None
+) -> Exchange:
     """Begin with a key that a TPM has made, and the CSR that it has signed; raises `OSError`, `ValueError`."""
     key = read_tpm_key(key_pem)
-    atomic_files.write_folder(folder, {_KEY: key_pem, _CSR: csr_der})
+    files = {_KEY: key_pem, _CSR: csr_der}
+    if follows is not None:
+        files[_FOLLOWS] = follows.encode()
+    atomic_files.write_folder(folder, files)
     return Exchange(folder, key, csr_der)
 
 

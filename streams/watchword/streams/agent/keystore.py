@@ -121,6 +121,11 @@ class Keystore:
         with self.writing():
             return begin(self.directory / _RENEWAL, kind, follows=serial)
 
+    def begin_renewal_in_tpm(self, key_pem: bytes, csr_der: bytes, serial: str) -> Exchange:
+        """Begin what follows the certificate of this serial with a key in the TPM; raises `StateUnusable`."""
+        with self.writing():
+            return begin_in_tpm(self.directory / _RENEWAL, key_pem, csr_der, follows=serial)
+
     def drop_renewal(self) -> None:
         """Forget key, CSR and round of a renewal together; raises `StateUnusable`."""
         with self.writing():

@@ -94,12 +94,6 @@ def tpm_prover(keystore: Keystore, chip: TssChip, event_log: Path) -> Prover:
     return TpmProver(chip, log=log, node_key=node_key)
 
 
-def make_key_in(chip: TssChip) -> tuple[bytes, bytes]:
-    """Make a node's key in the TPM; return its file and a CSR. Raises `NoEvidence`."""
-    with chip.opened() as session:
-        return session.make_node_key()
-
-
 def _reading(path: Path) -> Callable[[], bytes]:
     def read() -> bytes:
         content = read_source(path, _MAX_FILE_BYTES)

@@ -18,19 +18,19 @@ ends. A renewal may have happened although its answer was lost; a second key fro
 certificate is what a thief would send, and costs the node its place.
 """
 
+import asyncio
 from datetime import datetime
 from hashlib import sha256
 
 import structlog
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
     load_pem_private_key,
 )
 
-from watchword.handlers.crypto.renewals import PrivateKey, RenewalEvidence, sign, signed_text
+from watchword.handlers.crypto.renewals import RenewalEvidence, sign, signed_text
 from watchword.schemas.requests import RENEWAL_ATTESTOR, Claims
 from watchword.schemas.responses import Joined, JoinResponse
 from watchword.schemas.times import parse_rfc3339
@@ -38,12 +38,14 @@ from watchword.streams.agent.answers import read_answer
 from watchword.streams.agent.asking import Asker, is_worth_sending
 from watchword.streams.agent.backoff import Backoff, Pace
 from watchword.streams.agent.errors import AnswerNotUsable, StateUnusable
-from watchword.streams.agent.exchange import Exchange, KeyKind, Round
+from watchword.streams.agent.exchange import Exchange, ExchangeKey, KeyKind, Round
 from watchword.streams.agent.identity import Identity, NodeRecord
 from watchword.streams.agent.installing import install_joined
 from watchword.streams.agent.keystore import Keystore
 from watchword.streams.agent.progress import Reporter
 from watchword.streams.agent.rounds import choose_key, make_round, new_request_id
+from watchword.streams.agent.tpm.node_key import TpmKey, is_in_tpm, read_tpm_key
+from watchword.streams.agent.tpm.renewing import KeysInTpm
 from watchword.streams.agent.transport import Transport
 from watchword.streams.agent.trust import TrustKeeper
 
@@ -68,8 +70,10 @@ class Renewer:
         key_kind: KeyKind,
         reporter: Reporter,
         pace: Pace,
+        tpm: KeysInTpm | None = None,
     ) -> None:
-        """Take the parts."""
+        """Take the parts; `tpm` is for a node whose key is in it, and every key after that."""
+        self._tpm = tpm
         self._keystore = keystore
         self._transport = transport
         self._trust = trust
@@ -94,9 +98,23 @@ class Renewer:
         if exchange is None:
             if not self._is_due(identity.node):
                 return None
-            exchange = self._keystore.begin_renewal(self._key_kind, identity.node.serial)
+            exchange = await self._begun(identity)
         _log.info("renewing", node_id=identity.node.node_id, csr_sha256=exchange.csr_sha256.hex())
         return await self._renew(exchange, identity)
+
+    async def _begun(self, identity: Identity) -> Exchange:
+        """Return a fresh key and CSR, on the disk; in the TPM if the current key is."""
+        serial = identity.node.serial
+        if not isinstance(_current_key(identity), TpmKey):
+            return self._keystore.begin_renewal(self._key_kind, serial)
+        made = await asyncio.to_thread(self._keys_in_tpm(identity).make)
+        return self._keystore.begin_renewal_in_tpm(*made, serial)
+
+    def _keys_in_tpm(self, identity: Identity) -> KeysInTpm:
+        if self._tpm is None:
+            message = f"{identity.folder}: the key is in a TPM; run the agent with `--attestor tpm`"
+            raise StateUnusable(message)
+        return self._tpm
 
     def _under_way(self, identity: Identity) -> Exchange | None:
         """Return the renewal that was begun for the current certificate."""
@@ -125,7 +143,7 @@ class Renewer:
         while True:
             await self._trust.fresh()
             if current is None:
-                current = self._written(exchange, identity)
+                current = await self._written(exchange, identity)
             if current.answer is None:
                 current = await self._asker.ask(exchange, current)
             response = None if current is None else self._answer_of(current, exchange)
@@ -151,18 +169,23 @@ class Renewer:
             not_after=identity.node.not_after,
         )
 
-    def _written(self, exchange: Exchange, identity: Identity) -> Round:
+    async def _written(self, exchange: Exchange, identity: Identity) -> Round:
         """Return a new round, signed with the current key, on the disk."""
-        key, leaf = _current(identity)
+        key, leaf = _current_key(identity), _current_leaf(identity)
         request_id = new_request_id()
         tbs_sha256 = sha256(leaf.tbs_certificate_bytes).digest()
         text = signed_text(tbs_sha256, exchange.csr_sha256, request_id)
         spki = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        if isinstance(key, TpmKey):
+            vouched = await self._keys_in_tpm(identity).vouch(key.pem, exchange.key_pem(), text)
+            evidence = RenewalEvidence(tbs_sha256, spki, vouched.signature, vouched.proof)
+        else:
+            evidence = RenewalEvidence(tbs_sha256, spki, sign(key, text))
         made = make_round(
             exchange,
             attestor=RENEWAL_ATTESTOR,
             role=identity.node.role,
-            payload=RenewalEvidence(tbs_sha256, spki, sign(key, text)).encode(),
+            payload=evidence.encode(),
             claims=Claims(),
             key=choose_key(self._trust.current.key_set, self._clock),
             has_reply_key=self._transport.answers_are_shared,
@@ -188,15 +211,26 @@ class Renewer:
         return read_answer(token, trust=self._trust.current, exchange=exchange, sent=current)
 
 
-def _current(identity: Identity) -> tuple[PrivateKey, x509.Certificate]:
-    """Return the current key and certificate; raises `StateUnusable`."""
+def _current_key(identity: Identity) -> ExchangeKey:
+    """Return the current key; raises `StateUnusable`."""
     try:
-        key = load_pem_private_key(identity.key.read_bytes(), password=None)
-        leaf = x509.load_pem_x509_certificate(identity.certificate.read_bytes())
+        pem = identity.key.read_bytes()
+        key = read_tpm_key(pem) if is_in_tpm(pem) else load_pem_private_key(pem, password=None)
     except (OSError, ValueError, TypeError):
-        message = f"{identity.folder}: key and certificate cannot be read"
-        raise StateUnusable(message) from None
-    if not isinstance(key, ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey):
+        raise _unreadable(identity) from None
+    if not isinstance(key, ExchangeKey):
         message = f"{identity.folder}: the key is of a kind that this agent does not make"
         raise StateUnusable(message)
-    return key, leaf
+    return key
+
+
+def _current_leaf(identity: Identity) -> x509.Certificate:
+    """Return the current certificate; raises `StateUnusable`."""
+    try:
+        return x509.load_pem_x509_certificate(identity.certificate.read_bytes())
+    except (OSError, ValueError, TypeError):
+        raise _unreadable(identity) from None
+
+
+def _unreadable(identity: Identity) -> StateUnusable:
+    return StateUnusable(f"{identity.folder}: key and certificate cannot be read")

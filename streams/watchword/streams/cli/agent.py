@@ -30,6 +30,7 @@ from watchword.streams.cli.machine import (
     Reaching,
     chip_of,
     key_maker_of,
+    keys_in_tpm,
     prover_of,
 )
 from watchword.streams.cli.output import say, show_one
@@ -117,6 +118,7 @@ async def run(
             role=options.as_role, key_kind=options.key_kind, key_in_tpm=key_maker_of(options)
         ),
         reload_command=reload_command,
+        tpm=keys_in_tpm(options),
         environment=os.environ,
     )
     async with _transport(options, settings) as transport:

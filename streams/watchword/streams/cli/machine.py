@@ -21,6 +21,7 @@ from watchword.streams.agent.exchange import KeyKind
 from watchword.streams.agent.keystore import Keystore
 from watchword.streams.agent.tpm.chip import TssChip
 from watchword.streams.agent.tpm.options import AkKind, EkKind
+from watchword.streams.agent.tpm.renewing import KeysInTpm
 from watchword.streams.agent.trust import load_trust
 from watchword.streams.cli.options import Shown
 from watchword.streams.settings import agent_state
@@ -194,8 +195,12 @@ def key_maker_of(options: Joining) -> Callable[[], tuple[bytes, bytes]] | None:
     """Return what makes the node's key, if that is to be in the TPM."""
     if not options.node_key_in_tpm:
         return None
-    chip = chip_of(options)
-    return lambda: provers.make_key_in(chip)
+    return KeysInTpm(chip_of(options)).make
+
+
+def keys_in_tpm(options: Joining) -> KeysInTpm | None:
+    """Return where the node's key may be, for an agent that proves a TPM."""
+    return KeysInTpm(chip_of(options)) if options.attestor == "tpm" else None
 
 
 def prover_of(options: Joining, clock: AgentClock) -> Prover:

@@ -68,6 +68,14 @@ class ChipSession(Protocol):
         """Return what the attestation key says of a key in this TPM (Part 3, 18.2)."""
         ...
 
+    def make_node_key(self) -> tuple[bytes, bytes]:
+        """Make a key in this TPM; return its TSS2 PRIVATE KEY and a CSR (DER) that it has signed."""
+        ...
+
+    def sign(self, key_pem: bytes, text: bytes) -> bytes:
+        """Return the signature (ECDSA with SHA-256, DER) of a key that `make_node_key` made."""
+        ...
+
 
 class Chip(Protocol):
     """The TPM of this machine."""

@@ -40,8 +40,13 @@ from watchword.handlers.attestors.tpm.quote import (
 )
 from watchword.handlers.attestors.tpm.reader import Malformed
 from watchword.handlers.attestors.tpm.reasons import REASONS
-from watchword.handlers.attestors.tpm.statement import statement_of
+from watchword.handlers.attestors.tpm.statement import (
+    StatementUnproved,
+    check_statement,
+    statement_of,
+)
 from watchword.handlers.attestors.tpm.structures import Public, read_public_2b
+from watchword.handlers.crypto.keypolicy import PublicKey
 from watchword.handlers.errors import SealBroken
 from watchword.schemas.canonical import canonical
 from watchword.schemas.errors import SchemaError
@@ -68,6 +73,14 @@ class TpmAttestor:
     def __init__(self, config: Config) -> None:
         """Take the vendors' CAs and the waiting room."""
         self._config = config
+
+    def proves_key(self, statement: str, proof: bytes, text: bytes, key: PublicKey) -> bool:
+        """See `watchword.handlers.crypto.renewals.ProvesKeys`; the recipe is `check_statement`'s."""
+        try:
+            check_statement(statement, proof, text, key)
+        except StatementUnproved:
+            return False
+        return True
 
     async def verify(self, evidence: Evidence, context: JoinContext) -> Admission | Deferral:
         """Challenge a TPM that may come in, and admit it by what it makes of the challenge.

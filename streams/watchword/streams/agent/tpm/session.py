@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -138,7 +139,7 @@ class Session:
     def make_node_key(self) -> tuple[bytes, bytes]:
         """Make a P-256 key below the owner's storage root; return its TSS2 PRIVATE KEY and a CSR that it has signed."""
         tsskey: Any = importlib.import_module("tpm2_pytss.tsskey")
-        keys: Any = importlib.import_module("tpm2_pytss.cryptography")
+        keys = _keys()
         self._drop_ek()
         key = self._ask(lambda: tsskey.TSSPrivKey.create_ecc(self._esapi))
         with self._flushed(self._ask(lambda: key.load(self._esapi))) as handle:
@@ -146,6 +147,14 @@ class Session:
             builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
             csr = builder.sign(private, SHA256())
         return bytes(key.to_pem()), csr.public_bytes(Encoding.DER)
+
+    def sign(self, key_pem: bytes, text: bytes) -> bytes:
+        """Return the signature of a node's key in this TPM, which is in a TSS2 PRIVATE KEY."""
+        key, keys = _tss_key(key_pem), _keys()
+        self._drop_ek()
+        with self._flushed(self._ask(lambda: key.load(self._esapi))) as handle:
+            private = keys.tpm_ecc_private_key(self._esapi, handle)
+            return bytes(self._ask(lambda: private.sign(text, ec.ECDSA(SHA256()))))
 
     def pcrs(self) -> dict[str, dict[str, str]]:
         """Return the values of all PCRs of firmware and boot loader, by bank and number, in hexadecimal."""
@@ -336,6 +345,11 @@ class Session:
                 break
             found += [int(handles.handle[n]) for n in range(handles.count)]
         return found
+
+
+def _keys() -> Any:  # noqa: ANN401 - see `library`
+    """Return what makes keys of `cryptography` out of handles."""
+    return importlib.import_module("tpm2_pytss.cryptography")
 
 
 def _tss_key(pem: bytes) -> Any:  # noqa: ANN401 - see `library`
