@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from tests.support.agents import Claims, Crash, Machine, Reaction
+from tests.support.agents import Crash, Machine, Reaction
 from tests.support.swtpm import SoftwareTpm, made, needs_swtpm
 from watchword.handlers.attestors.tpm.statement import KeyProof, check_statement, statement_of
 from watchword.handlers.attestors.tpm.structures import read_public_2b
 from watchword.handlers.crypto.keypolicy import load_public_key
 from watchword.handlers.crypto.renewals import RenewalEvidence, holds, signed_text
+from watchword.schemas.requests import Claims
 from watchword.streams.agent.errors import StateUnusable
 from watchword.streams.agent.identity import Identity
 from watchword.streams.agent.joiner import JoinOptions
