@@ -131,9 +131,8 @@ class NewCertificate(NamedTuple):
     """JSON object for the audit row."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewSubject:
-    """A row of `node_subjects`."""
+class NewSubject(NamedTuple):
+    """A row of `node_subjects`; fields in the order of the type `new_subject`."""
 
     subject: Digest
     node_id: UUID

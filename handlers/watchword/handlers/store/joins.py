@@ -136,16 +136,12 @@ class JoinSession(LifeWrites):
     ) -> set[Pair]:
         """See `join.ports.Session`."""
         rows = [(*pair, *use) for pair, use in wanted.items()]
-        return {
-            (row[0], row[1]) for row in await self._fetch(JOINS.claim_uses, *columns(rows, 4), now)
-        }
+        return {(row[0], row[1]) for row in await self._fetch(JOINS.claim_uses, rows, now)}
 
     async def claim_bindings(self, wanted: Mapping[Pair, UUID]) -> set[Pair]:
         """See `join.ports.Session`."""
         rows = [(*pair, node) for pair, node in wanted.items()]
-        return {
-            (row[0], row[1]) for row in await self._fetch(JOINS.claim_bindings, *columns(rows, 3))
-        }
+        return {(row[0], row[1]) for row in await self._fetch(JOINS.claim_bindings, rows)}
 
     async def banned(self, subjects: Sequence[Digest]) -> set[Digest]:
         """See `join.ports.Session`."""
@@ -201,11 +197,7 @@ class JoinSession(LifeWrites):
     async def write(self, writes: Writes, now: datetime) -> None:
         """See `join.ports.Session`."""
         if writes.rekeyed:
-            rows = [
-                (n.id, n.attestor, n.token_id, n.node_key_uri, n.hardware_key)
-                for n in writes.rekeyed
-            ]
-            await self._execute(JOINS.rekey, *columns(rows, 5), now)
+            await self._execute(JOINS.rekey, writes.rekeyed, now)
         await self._execute(
             JOINS.write,
             list(writes.spends),
@@ -215,8 +207,7 @@ class JoinSession(LifeWrites):
             now,
         )
         if writes.subjects:
-            subjects = [(s.subject, s.node_id, s.kind, s.value) for s in writes.subjects]
-            await self._execute(JOINS.write_subjects, *columns(subjects, 4))
+            await self._execute(JOINS.write_subjects, writes.subjects)
 
     async def claim_slots(self, need: Mapping[Bucket, int]) -> Mapping[Bucket, int]:
         """See `join.ports.Session`."""

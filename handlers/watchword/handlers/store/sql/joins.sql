@@ -69,17 +69,16 @@ FROM admission_claims c JOIN unnest($1::text[], $2::bytea[]) AS lost (kind, subj
 -- claim_uses
 -- What has expired may be used again.
 INSERT INTO attestation_uses (attestor, subject, node_id, used_at, expires_at)
-SELECT attestor, subject, node_id, $5, expires_at
-FROM unnest($1::text[], $2::bytea[], $3::uuid[], $4::timestamptz[]) AS claim (attestor, subject, node_id, expires_at)
+SELECT attestor, subject, node_id, $2, expires_at FROM unnest($1::claimed_use[])
 ORDER BY attestor, subject
 ON CONFLICT (attestor, subject) DO UPDATE
     SET node_id = excluded.node_id, used_at = excluded.used_at, expires_at = excluded.expires_at
-    WHERE attestation_uses.expires_at <= $5
+    WHERE attestation_uses.expires_at <= $2
 RETURNING attestor, subject;
 
 -- claim_bindings
 INSERT INTO node_bindings (attestor, subject, node_id)
-SELECT attestor, subject, node_id FROM unnest($1::text[], $2::bytea[], $3::uuid[]) AS claim (attestor, subject, node_id)
+SELECT attestor, subject, node_id FROM unnest($1::claimed_binding[])
 ORDER BY attestor, subject
 ON CONFLICT (attestor, subject) DO NOTHING
 RETURNING attestor, subject;
@@ -131,8 +130,8 @@ RETURNING node_id, csr_sha256;
 -- rekey
 UPDATE nodes n SET state = 'adopting', attestor = said.attestor, token_id = said.token_id,
     node_key_uri = said.node_key_uri, hardware_key = coalesce(said.hardware_key, n.hardware_key),
-    generation = n.generation + 1, version = n.version + 1, updated_at = $6
-FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[]) AS said (id, attestor, token_id, node_key_uri, hardware_key)
+    generation = n.generation + 1, version = n.version + 1, updated_at = $2
+FROM unnest($1::new_node[]) AS said
 WHERE n.id = said.id;
 
 -- write
@@ -155,8 +154,7 @@ FROM unnest($4::new_certificate[]);
 
 -- write_subjects
 INSERT INTO node_subjects (subject, node_id, kind, value)
-SELECT subject, node_id, kind, value
-FROM unnest($1::bytea[], $2::uuid[], $3::text[], $4::text[]) AS said (subject, node_id, kind, value)
+SELECT subject, node_id, kind, value FROM unnest($1::new_subject[])
 ORDER BY subject, node_id
 ON CONFLICT (subject, node_id) DO NOTHING;
 
