@@ -45,8 +45,9 @@ _NONE_OF = {
         "WHERE n.state IN ('evicted', 'banned') GROUP BY n.id HAVING count(j.seq) <> 1"
     ),
     "renewed node that is adopting, or one that is active unrenewed": (
-        "SELECT n.id FROM nodes n LEFT JOIN LATERAL (SELECT j.type FROM journal j WHERE convert_from(j.key, 'UTF8') = n.id::text "
-        "AND j.type IN ('node.joined', 'node.renewed') ORDER BY j.seq DESC LIMIT 1) last ON true "
+        "WITH last AS (SELECT DISTINCT ON (key) convert_from(key, 'UTF8') AS node, type FROM journal "
+        "WHERE type IN ('node.joined', 'node.renewed') ORDER BY key, seq DESC) "
+        "SELECT n.id FROM nodes n LEFT JOIN last ON last.node = n.id::text "
         "WHERE n.state IN ('adopting', 'active') AND (n.state = 'active') <> (last.type = 'node.renewed')"
     ),
     "renewal without exactly one audit row": (
