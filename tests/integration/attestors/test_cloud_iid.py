@@ -7,15 +7,22 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding
 
+from tests.support.certificates import pem_of_key
 from tests.support.clouds import Certified, Cms, Folder, certify
-from tests.support.joins import Bench, Machine, join_bench
-from tests.support.proving import approve_all, ban, last_reason
+from tests.support.crypto import TRUST_DOMAIN
+from tests.support.joins import Bench, Machine, certificate_of, join_bench
+from tests.support.proving import approve_all, ban, join, last_reason, move_clock
 from watchword.handlers.attestor import Subject
 from watchword.handlers.attestors.cloud_iid.anchors import AnchorFolder
 from watchword.handlers.attestors.cloud_iid.evidence import CloudEvidence
 from watchword.handlers.attestors.cloud_iid.verifier import CloudIidAttestor
+from watchword.handlers.attestors.x509pop.config import Config
+from watchword.handlers.attestors.x509pop.prover import FileKey, X509PopProver
+from watchword.handlers.attestors.x509pop.verifier import X509PopAttestor
 from watchword.handlers.operators.actor import Actor
 from watchword.handlers.operators.reclaims import ReclaimOrder, grant_reclaim
 from watchword.handlers.store.connection import Database
@@ -159,6 +166,27 @@ async def test_a_grant_lets_one_lost_instance_back_once(
     assert again["joined"]["nodeId"] == node
     assert await outcome(bench, instance) == "refused"
     assert await last_reason(bench) == "cloud-iid:bound-elsewhere"
+
+
+async def test_an_instance_comes_back_by_the_certificate_that_it_was_given(
+    database: str, anchors: AnchorFolder, instance: Instance
+) -> None:
+    """Its document is used up for ever: what brings a machine back that was off for too long is its own key."""
+    own = X509PopAttestor(Config(TRUST_DOMAIN, (), timedelta(days=10)))
+    async with join_bench(database, attestors=[CloudIidAttestor(anchors), own]) as bench:
+        await bench.place("acme", "web")
+        await allow(bench)
+        machine = bench.machine()
+        (answer,) = await bench.ask(machine.request(instance.payload(), attestor="cloud-iid"))
+        pem = x509.load_der_x509_certificate(certificate_of(answer)).public_bytes(Encoding.PEM)
+        await move_clock(bench, timedelta(days=8))
+        shown = X509PopProver(lambda: pem, FileKey(lambda: pem_of_key(machine.key)), TRUST_DOMAIN)
+        back = await join(bench, bench.machine(), shown)
+
+        assert back["joined"]["nodeId"] == answer["joined"]["nodeId"]
+        assert await bench.one("SELECT generation FROM nodes") == 2
+        assert await outcome(bench, instance) == "refused"
+        assert await bench.one("SELECT count(*) FROM nodes") == 1
 
 
 @pytest.mark.case("B26")
