@@ -23,6 +23,7 @@ from tests.support.waiting import until
 
 REFUSALS = int(os.environ.get("REFUSALS", "1500"))
 TOPICS = ("security.join.refused", "security.join.refused.ocsf")
+TENANT_TOPIC = "security.join.refused.tenant.acme"
 LIMIT = 60
 _PATIENCE_S = 100 + REFUSALS / 50
 
@@ -40,6 +41,10 @@ class Sums:
     ended: set[str] = field(default_factory=set[str])
     kinds: Counter[str] = field(default_factory=Counter[str])
     greatest: int = 0
+    of_tenant: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    """Of the shared stream, what says that it is of the tenant with a topic of its own: values by id."""
+    own: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    """What stands in that topic."""
 
     def add(self, topic: str, headers: dict[str, bytes], value: bytes) -> None:
         """Take a record."""
@@ -49,8 +54,12 @@ class Sums:
         self.ids[topic].add(event_id)
         self.greatest = max(self.greatest, len(value))
         body: dict[str, Any] = json.loads(value)
+        if topic == TENANT_TOPIC:
+            self.own[event_id] = value
         if topic != TOPICS[0]:
             return
+        if body["tenant"] == "acme":
+            self.of_tenant[event_id] = value
         self.kinds[body["type"]] += 1
         match body["type"]:
             case "security.join.refused" | "security.join.invalid":
@@ -82,7 +91,7 @@ def check_cloudevent(headers: dict[str, bytes], key: bytes | None, value: bytes)
 
 async def _consume(bootstrap_servers: str, sums: Sums) -> None:
     consumer = AIOKafkaConsumer(
-        *TOPICS, bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest"
+        *TOPICS, TENANT_TOPIC, bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest"
     )
     await consumer.start()
     try:
@@ -110,10 +119,12 @@ async def test_an_independent_consumer_adds_up_to_the_truth() -> None:
     """The security team knows how many there were of each, whatever died, and was told within the bound."""
     known, used_up = Token.new(), Token.new()
     variables = {"WATCHWORD_ATTESTORS__ENABLED": "x509pop,image,discovery"}
+    own_topic = {"WATCHWORD_REFUSALS__TENANT_TOPICS": "acme"}
     sums = Sums()
     async with servers() as host, deployment(host) as deployed:
+        await host.command("topics", "apply", more=own_topic)
         await deployed.start("signer")
-        await deployed.start("relay")
+        await deployed.start("relay", more=own_topic)
         await deployed.start("keeper", more={"WATCHWORD_KEEPER__PERIOD_S": "5"})
         await deployed.add_tokens([known, used_up], uses=1)
         await host.query(
@@ -132,6 +143,11 @@ async def test_an_independent_consumer_adds_up_to_the_truth() -> None:
             await until(
                 lambda: sums.total == truth or consuming.done(),
                 "the sums are the truth",
+                within_s=_PATIENCE_S,
+            )
+            await until(
+                lambda: sums.own == sums.of_tenant or consuming.done(),
+                "the tenant's topic has its share",
                 within_s=_PATIENCE_S,
             )
             await until(
@@ -168,3 +184,6 @@ async def test_an_independent_consumer_adds_up_to_the_truth() -> None:
     assert not native & ocsf
     assert sums.greatest < 4096
     assert sums.kinds["security.join.alert"] >= 3
+    # The tenant's own topic has its share of the stream, each event as it is, and nothing of anybody else.
+    assert sums.own
+    assert sums.own == sums.of_tenant

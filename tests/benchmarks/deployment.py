@@ -65,6 +65,10 @@ class Servers:
             "KAFKA_BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers,
         }
 
+    async def command(self, *arguments: str, more: Mapping[str, str] | None = None) -> None:
+        """Run a command of ours that needs no deployment's database; raises `Broken` if it fails."""
+        await _command({**self.environment("postgres"), **(more or {})}, *arguments)
+
     async def query(self, statement: str, *, database: str = "postgres") -> list[asyncpg.Record]:
         """Return the rows of a query."""
         connection = await asyncpg.connect(
