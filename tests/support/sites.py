@@ -22,7 +22,7 @@ _CLI = (sys.executable, "-m", "watchword.streams.cli")
 _LISTENERS = ("signer", "worker", "gateway", "gateway_health")
 _CONFIG = """\
 [deployment]
-trust_domain = "{folder.name}.example"
+trust_domain = "{domain}.example"
 approval_retry_after_s = 1
 [database]
 url_file = "{folder}/url"
@@ -55,7 +55,14 @@ def configured(folder: Path, dsn: str, kafka: str, attestors: str, **paths: Path
     (folder / "url").touch(mode=0o600)
     (folder / "url").write_text(dsn)
     (folder / "config.toml").write_text(
-        (_CONFIG + attestors).format(folder=folder, kafka=kafka, **ports, **paths)
+        (_CONFIG + attestors).format(
+            # The name of a temporary folder may have what no domain has.
+            domain=folder.name.replace("_", "-"),
+            folder=folder,
+            kafka=kafka,
+            **ports,
+            **paths,
+        )
     )
     return ports
 
