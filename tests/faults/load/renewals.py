@@ -92,7 +92,9 @@ class Node:
         # From the first certificate only one key may come, or it would be theft.
         machine = Machine()
         for _ in range(2):
-            yield self._send("renewal-of-banned", machine, {JOINED, REFUSED}, _ENDED)
+            # One CSR twice: the second asks for the admission of the first, which is worth nothing after a ban.
+            reasons = _ENDED | {"join:csr-reused"}
+            yield self._send("renewal-of-banned", machine, {JOINED, REFUSED}, reasons)
 
     def _wrong(self) -> Send:
         """Return a renewal that nobody may be given."""
