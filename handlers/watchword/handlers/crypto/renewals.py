@@ -53,15 +53,22 @@ class RenewalEvidence:
     def decode(cls, payload: bytes) -> "RenewalEvidence":
         """Return what a payload shows; raises `SchemaError` for another form or a part out of bounds."""
         form, tbs_sha256, spki_der, signature = read_length_prefixed(payload, 4)
-        if (
-            form != FORM
-            or len(tbs_sha256) != _DIGEST_BYTES
-            or not 0 < len(spki_der) <= _MAX_SPKI_BYTES
-            or not 0 < len(signature) <= _MAX_SIGNATURE_BYTES
-        ):
+        if form != FORM:
             message = "another form"
             raise WrongShape(message)
+        check_shown(tbs_sha256, spki_der, signature)
         return cls(tbs_sha256, spki_der, signature)
+
+
+def check_shown(tbs_sha256: bytes, spki_der: bytes, signature: bytes) -> None:
+    """Raise `WrongShape` if what names a certificate, and proves its key, is out of bounds."""
+    if (
+        len(tbs_sha256) != _DIGEST_BYTES
+        or not 0 < len(spki_der) <= _MAX_SPKI_BYTES
+        or not 0 < len(signature) <= _MAX_SIGNATURE_BYTES
+    ):
+        message = "a part is out of bounds"
+        raise WrongShape(message)
 
 
 def signed_text(tbs_sha256: bytes, csr_sha256: bytes, request_id: str) -> bytes:
