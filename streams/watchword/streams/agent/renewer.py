@@ -22,22 +22,17 @@ from datetime import datetime
 from hashlib import sha256
 
 import structlog
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from watchword.handlers.crypto.renewals import PrivateKey, RenewalEvidence, sign, signed_text
+from watchword.handlers.crypto.renewals import RenewalEvidence, sign, signed_text
 from watchword.schemas.requests import RENEWAL_ATTESTOR, Claims
 from watchword.schemas.responses import Joined, JoinResponse
 from watchword.schemas.times import parse_rfc3339
 from watchword.streams.agent.answers import read_answer
 from watchword.streams.agent.asking import Asker, is_worth_sending
 from watchword.streams.agent.backoff import Backoff, Pace
-from watchword.streams.agent.errors import AnswerNotUsable, StateUnusable
+from watchword.streams.agent.current_key import current_key
+from watchword.streams.agent.errors import AnswerNotUsable
 from watchword.streams.agent.exchange import Exchange, KeyKind, Round
 from watchword.streams.agent.identity import Identity, NodeRecord
 from watchword.streams.agent.installing import install_joined
@@ -153,7 +148,7 @@ class Renewer:
 
     def _written(self, exchange: Exchange, identity: Identity) -> Round:
         """Return a new round, signed with the current key, on the disk."""
-        key, leaf = _current(identity)
+        key, leaf = current_key(identity)
         request_id = new_request_id()
         tbs_sha256 = sha256(leaf.tbs_certificate_bytes).digest()
         text = signed_text(tbs_sha256, exchange.csr_sha256, request_id)
@@ -186,17 +181,3 @@ class Renewer:
     def _answer_of(self, current: Round, exchange: Exchange) -> JoinResponse | None:
         token = (current.answer or "").encode()
         return read_answer(token, trust=self._trust.current, exchange=exchange, sent=current)
-
-
-def _current(identity: Identity) -> tuple[PrivateKey, x509.Certificate]:
-    """Return the current key and certificate; raises `StateUnusable`."""
-    try:
-        key = load_pem_private_key(identity.key.read_bytes(), password=None)
-        leaf = x509.load_pem_x509_certificate(identity.certificate.read_bytes())
-    except (OSError, ValueError, TypeError):
-        message = f"{identity.folder}: key and certificate cannot be read"
-        raise StateUnusable(message) from None
-    if not isinstance(key, ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey):
-        message = f"{identity.folder}: the key is of a kind that this agent does not make"
-        raise StateUnusable(message)
-    return key, leaf
