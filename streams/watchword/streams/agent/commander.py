@@ -119,7 +119,9 @@ class Commander:
                 is_new = True
                 _log.info("command accepted", command=command.id, kind=command.kind)
         failpoints.hit("command-accepted")
-        return is_new or found.more or any(e.report() for e in self._journal.entries())
+        # That there are more is no reason while nothing of these has got any further.
+        is_further = is_new or (bool(told) and found.more)
+        return is_further or any(entry.report() for entry in self._journal.entries())
 
     def _refused(self, outcome: str, identity: Identity) -> bool:
         """Say so, and wait long; return whether to ask again, because the certificate was renewed meanwhile."""

@@ -1,7 +1,9 @@
 """An agent does what it is told: once, whatever ends its process, and by nobody's hand but the service's."""
 
 import asyncio
+import fcntl
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -282,6 +284,28 @@ async def test_command_that_the_machine_went_down_with_is_interrupted_and_never_
 
     assert not log(machine).exists()
     assert reports(machine) == [[Report(id=one.id, result="interrupted")]]
+
+
+async def test_command_that_an_agent_before_has_begun_is_waited_for_without_haste(
+    machine: Machine,
+) -> None:
+    """It may take an hour: what comes after it waits, and the service is not asked again and again meanwhile."""
+    handler(machine)
+    begun, waits = command(machine), command(machine)
+    with machine.keystore.locked():
+        entry = CommandJournal(machine.state / "commands").accept(begun)
+    (entry.folder / "started").touch()
+    lock = os.open(entry.folder / "running", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    more: Reaction = lambda request: machine.service.told(request, begun, waits, more=True)  # noqa: E731
+    await tend(machine, more, more)
+    assert not log(machine).exists()
+
+    entry.end("done")
+    os.close(lock)
+    await tend(machine, telling(machine))
+    assert waits.id in log(machine).read_text()
+    assert [[r.id for r in said] for said in reports(machine)] == [[], [], [begun.id, waits.id]]
 
 
 async def test_refused_node_asks_again_much_later(machine: Machine) -> None:
