@@ -1,14 +1,17 @@
 """What switches the guards of a node's life off: patches of a running interpreter, never loaded by production."""
 
+import shutil
 from collections.abc import Callable
 from typing import Any
 
 from watchword.handlers.errors import Refused
-from watchword.handlers.join import deciding, renewing
+from watchword.handlers.join import deciding, dispatching, holding, renewing
 from watchword.handlers.join.candidate import Refusal
 from watchword.handlers.join.rows import NodeRow
+from watchword.handlers.operators import commands as operator_commands
 from watchword.handlers.store import standing
 from watchword.schemas.requests import RENEWAL_ATTESTOR
+from watchword.streams.agent import command_journal, handler_folder
 
 
 def _replace(owner: Any, name: str, value: object) -> None:  # noqa: ANN401 - a module or class
@@ -31,7 +34,7 @@ def renewals_are_believed() -> None:
     def signed(*_: object) -> bool:
         return True
 
-    _replace(renewing, "_signed", signed)
+    _replace(holding, "_signed", signed)
 
 
 def key_statements_are_believed() -> None:
@@ -61,6 +64,57 @@ def bans_wait_for_nobody() -> None:
     _replace(standing, "lock_bans", lock_bans)
 
 
+def commands_are_checked_once() -> None:
+    """Hand out whatever was sent, whatever has become of its node's certificate since."""
+
+    def fault(*_: object, **__: object) -> None:
+        return None
+
+    _replace(dispatching, "_fault", fault)
+
+
+def anything_may_be_sent() -> None:
+    """Let every command wait for its node, whatever the certificate allows."""
+
+    def permits(*_: object) -> bool:
+        return True
+
+    _replace(operator_commands, "permits", permits)
+
+
+def reports_are_believed() -> None:
+    """Take a node's word also of what it was never told."""
+
+    def counts(_: object) -> bool:
+        return True
+
+    _replace(dispatching, "_counts", counts)
+
+
+def commands_are_not_remembered() -> None:
+    """Take each command for a new one, and its folder for nobody's."""
+
+    def knows(*_: object) -> bool:
+        return False
+
+    def accept(self: Any, command: Any) -> Any:  # noqa: ANN401
+        shutil.rmtree(self._folder / command.id, ignore_errors=True)
+        return _accept(self, command)
+
+    _accept: Any = command_journal.CommandJournal.accept
+    _replace(command_journal.CommandJournal, "knows", knows)
+    _replace(command_journal.CommandJournal, "accept", accept)
+
+
+def handlers_may_be_anybodys() -> None:
+    """Run handlers whoever can write to them."""
+
+    def check(self: Any) -> Any:  # noqa: ANN401
+        return self._folder.resolve()
+
+    _replace(handler_folder.HandlerFolder, "check", check)
+
+
 LIFE_SWITCHES: dict[str, Callable[[], None]] = {
     function.__name__: function
     for function in (
@@ -69,5 +123,10 @@ LIFE_SWITCHES: dict[str, Callable[[], None]] = {
         key_statements_are_believed,
         versions_are_not_compared,
         bans_wait_for_nobody,
+        commands_are_checked_once,
+        anything_may_be_sent,
+        reports_are_believed,
+        commands_are_not_remembered,
+        handlers_may_be_anybodys,
     )
 }

@@ -22,6 +22,7 @@ class Guard:
 _JOIN = "tests/integration/join/test_join_token.py"
 _ATTESTORS = "tests/unit/handlers/attestors"
 _LIFE = "tests/integration/life"
+_AGENT = "tests/unit/streams/agent"
 _JUDGED = "tests/integration/attestors"
 
 GUARDS: tuple[Guard, ...] = (
@@ -193,6 +194,42 @@ GUARDS: tuple[Guard, ...] = (
         "10",
         "bans_wait_for_nobody",
         f"{_LIFE}/test_standing.py::test_ban_wins_against_joins_and_renewals_that_run",
+    ),
+    Guard(
+        "commands are checked at dispatch",
+        "10",
+        "commands_are_checked_once",
+        f"{_LIFE}/test_commands.py::test_command_that_is_not_allowed_any_more_stops_at_dispatch",
+    ),
+    Guard(
+        "commands are checked when they are sent",
+        "10",
+        "anything_may_be_sent",
+        f"{_LIFE}/test_commands.py::test_kind_that_the_certificate_does_not_allow_is_refused_and_written_down",
+    ),
+    Guard(
+        "nodes report of what they were told",
+        "7",
+        "reports_are_believed",
+        f"{_LIFE}/test_commands.py::test_nobody_reports_for_another_node_or_of_what_was_not_handed_out",
+    ),
+    Guard(
+        "commands are asked for with the node's key",
+        "6",
+        "renewals_are_believed",
+        f"{_LIFE}/test_commands.py::test_wrong_request_is_refused_like_everything_else_and_learns_nothing[other reports]",
+    ),
+    Guard(
+        "an agent knows what it was told",
+        "2",
+        "commands_are_not_remembered",
+        f"{_AGENT}/test_commands.py::test_command_that_comes_again_is_not_run_again",
+    ),
+    Guard(
+        "handlers are root's or the agent's",
+        "10",
+        "handlers_may_be_anybodys",
+        f"{_AGENT}/test_commands.py::test_agent_does_not_start_with_handlers_that_others_can_change",
     ),
     Guard(
         "anchors are read again",

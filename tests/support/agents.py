@@ -19,6 +19,7 @@ from watchword.handlers.crypto.profile import CertificateOrder
 from watchword.handlers.crypto.responses import Answers, Question
 from watchword.handlers.prover import Prover
 from watchword.schemas.canonical import read_length_prefixed, unb64
+from watchword.schemas.commands import Command
 from watchword.schemas.ids import Role
 from watchword.schemas.requests import Claims, JoinRequest
 from watchword.schemas.responses import Failure
@@ -155,6 +156,10 @@ class Service:
             state=b"state of " + challenge,
             not_after=self.now + lifetime,
         )
+
+    def told(self, request: bytes, *commands: Command, more: bool = False) -> bytes:
+        """Answer with commands."""
+        return self.answers.commands(self.question(request), self.now, commands, more=more)
 
     def refused(self, request: bytes) -> bytes:
         """Answer what everyone gets who stays out."""

@@ -8,7 +8,7 @@ import signal
 
 from watchword.streams import failpoints
 
-_POINT = os.environ["WATCHWORD_TEST_KILL_AT"]
+_POINT = os.environ.pop("WATCHWORD_TEST_KILL_AT")  # it would be taken for a setting
 
 
 def _kill(name: str) -> None:

@@ -88,10 +88,14 @@ class Site:
             **more,
         }
 
+    def command(self, *arguments: str) -> list[str]:
+        """Return the command line of one command."""
+        return [*_CLI, *arguments]
+
     def started(self, *arguments: str) -> "subprocess.Popen[str]":
         """Start one command, and listen to it."""
         return subprocess.Popen(
-            [*_CLI, *arguments],
+            self.command(*arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -18,7 +18,12 @@ from watchword.schemas.times import rfc3339
 from watchword.schemas.topics import NODE_EVENTS
 
 StateChange = Literal[
-    "node.evicted", "node.banned", "node.unbanned", "node.retired", "node.deleted"
+    "node.evicted",
+    "node.banned",
+    "node.unbanned",
+    "node.retired",
+    "node.deleted",
+    "node.activated",
 ]
 
 

@@ -9,6 +9,7 @@ from watchword.handlers.attestors.image.reasons import REASONS as IMAGE
 from watchword.handlers.attestors.tpm.reasons import REASONS as TPM
 from watchword.handlers.attestors.x509pop.reasons import REASONS as X509POP
 from watchword.schemas.reasons import (
+    COMMANDS,
     JOIN_INVALID,
     JOIN_REFUSALS,
     JOIN_TOKEN,
@@ -20,12 +21,14 @@ from watchword.schemas.reasons import (
 
 CORE_ID = "join"
 RENEWAL_ID = "renew"
+COMMAND_ID = "command"
 EVERY = "*"
 """Stands for the id of any attestor, in the list of those that all have."""
 
 BUILT_IN: dict[str, tuple[Reason, ...]] = {
     CORE_ID: JOIN_REFUSALS + JOIN_INVALID,
     RENEWAL_ID: RENEWAL,
+    COMMAND_ID: COMMANDS,
     EVERY: STANDARD,
     "join-token": JOIN_TOKEN,
     "x509pop": X509POP,
@@ -88,7 +91,12 @@ def reasons_reference() -> str:
     return "\n".join(lines) + "\n"
 
 
-_TITLES = {CORE_ID: "The core: `join`", RENEWAL_ID: "Renewals: `renew`", EVERY: "Every attestor"}
+_TITLES = {
+    CORE_ID: "The core: `join`",
+    RENEWAL_ID: "Renewals: `renew`",
+    COMMAND_ID: "Requests for commands: `command`",
+    EVERY: "Every attestor",
+}
 
 
 def _row(attestor: str, reason: Reason) -> str:

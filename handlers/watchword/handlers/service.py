@@ -95,6 +95,7 @@ def create_join_service(
                 clock.approval_ttl, seams.waiting_per_tenant, seams.waiting_per_site
             ),
             evicts_on_theft=seams.evicts_on_theft,
+            registered_kinds=policy.registered_kinds,
         ),
         Answering(
             crypto,

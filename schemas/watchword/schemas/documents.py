@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from watchword.schemas import topics
+from watchword.schemas.commands import Command, Reports
 from watchword.schemas.events import (
     JoinAlert,
     JoinDecided,
@@ -17,6 +18,7 @@ from watchword.schemas.events import (
     JoinWaiting,
     NodeCertificateRevoked,
     NodeChanged,
+    NodeCommand,
     NodeJoined,
     NodeKeyConflict,
     NodeReclaimGranted,
@@ -33,6 +35,8 @@ RECORDS: dict[str, type[BaseModel]] = {
     "join-response": JoinResponse,
     "sealed-response": SealedResponse,
     "claims": Claims,
+    "command": Command,
+    "command-reports": Reports,
     "key-set": KeySet,
     "trust-bundle": TrustBundle,
     "node.joined": NodeJoined,
@@ -41,6 +45,7 @@ RECORDS: dict[str, type[BaseModel]] = {
     "node.changed": NodeChanged,
     "node.certificate.revoked": NodeCertificateRevoked,
     "node.reclaim.granted": NodeReclaimGranted,
+    "node.command": NodeCommand,
     "join.waiting": JoinWaiting,
     "join.decided": JoinDecided,
     "security.join.refused": JoinRefused,
@@ -60,6 +65,7 @@ _MESSAGES: dict[str, tuple[str, ...]] = {
         "node.changed",
         "node.certificate.revoked",
         "node.reclaim.granted",
+        "node.command",
         "join.waiting",
         "join.decided",
     ),
@@ -71,7 +77,7 @@ _MESSAGES: dict[str, tuple[str, ...]] = {
     topics.TRUST_BUNDLE: ("key-set", "trust-bundle"),
 }
 
-_SIGNED = frozenset(("join-response", "sealed-response", "key-set", "trust-bundle"))
+_SIGNED = frozenset(("join-response", "sealed-response", "key-set", "trust-bundle", "command"))
 
 
 def json_schema(record: type[BaseModel]) -> dict[str, Any]:

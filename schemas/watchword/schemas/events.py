@@ -94,10 +94,17 @@ class NodeChanged(Event, frozen=True):
     """A node's standing changed: by an operator, or by the service itself (`who` says).
 
     Evicted: it must attest again. Banned: it may not. Retired and deleted: it is gone. Unbanned: it is
-    evicted now.
+    evicted now. Activated: it was adopting, and has asked for commands.
     """
 
-    type: Literal["node.evicted", "node.banned", "node.unbanned", "node.retired", "node.deleted"]
+    type: Literal[
+        "node.evicted",
+        "node.banned",
+        "node.unbanned",
+        "node.retired",
+        "node.deleted",
+        "node.activated",
+    ]
     node_id: str
     role: Role
     pool: str
@@ -130,6 +137,46 @@ class NodeCertificateRevoked(Event, frozen=True):
     node_id: str
     certificate_serial: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
     not_after: Instant
+    who: str
+    why: str
+
+
+CommandEventType = Literal[
+    "node.command.enqueued",
+    "node.command.dispatched",
+    "node.command.refused",
+    "node.command.cancelled",
+    "node.command.expired",
+    "node.command.finished",
+]
+
+
+class NodeCommand(Event, frozen=True):
+    """What happened to a command to a node. What it says to the node is told by its digest alone.
+
+    Refused: when it was given, or (with `enqueued` before) when it was to be handed out. Dispatched: handed out for the first
+    time; it may be handed out again, and is run once. Finished: the node says what became of it. A command that was
+    refused, cancelled or expired after `dispatched_at` may have been run.
+    """
+
+    type: CommandEventType
+    node_id: str
+    command_id: str
+    kind: str
+    payload_sha256: Sha256Hex
+    payload_bytes: int
+    state: Literal["queued", "dispatched", "done", "failed", "refused", "cancelled", "expired"]
+    """The state that it is in now."""
+    reason: str | None
+    """Refused: `not-allowed`, `not-registered`, `node-state` or `no-certificate`. Failed: why, as the node says."""
+    exit_status: int | None
+    enqueued_by: str
+    expires_at: Instant
+    certificate_serial: str | None
+    """The certificate that it was handed out against."""
+    dispatched_at: Instant | None
+    request_id: str | None
+    """The node's request with which this came about."""
     who: str
     why: str
 

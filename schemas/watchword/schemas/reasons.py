@@ -1,7 +1,7 @@
 """Why a machine was refused or not understood: a closed list, because it goes on the wire.
 
 A reason is `<attestor>:<reason>` in kebab-case. Each has a stable code that is never reused; a
-retired name stays reserved. The core's own are under `join` and `renew`; every attestor also has the
+retired name stays reserved. The core's own are under `join`, `renew` and `command`; every attestor also has the
 `STANDARD` ones; the rest an attestor declares itself.
 """
 
@@ -56,8 +56,8 @@ class Retired:
     code: str
 
 
-RETIRED: tuple[Retired, ...] = ()
-"""Names and codes that are reserved for ever. None yet: whoever takes a reason away adds it here."""
+RETIRED: tuple[Retired, ...] = (Retired("join", "unsupported-kind", "WJ0105"),)
+"""Names and codes that are reserved for ever: whoever takes a reason away adds it here."""
 
 
 def is_well_formed(reason: object) -> bool:
@@ -162,7 +162,6 @@ JOIN_INVALID: tuple[Reason, ...] = (
     Reason("csr-signature", "WJ0102", "medium", "The CSR is not signed by its own key."),
     Reason("weak-key", "WJ0103", "low", "The key's kind or size is not accepted."),
     Reason("unknown-attestor", "WJ0104", "low", "No attestor of that id is installed."),
-    Reason("unsupported-kind", "WJ0105", "low", "Requests of that kind are not served."),
     Reason(
         "poison",
         "WJ0106",
@@ -251,6 +250,36 @@ RENEWAL: tuple[Reason, ...] = (
     ),
 )
 
+COMMANDS: tuple[Reason, ...] = (
+    Reason("malformed", "WJ1000", "low", "The evidence is no proof of a certificate's key."),
+    Reason(
+        "unknown-certificate",
+        "WJ1001",
+        "medium",
+        "No certificate of that TBS was ever issued here.",
+    ),
+    Reason(
+        "signature",
+        "WJ1002",
+        "high",
+        "The certificate's key did not sign this request for commands: other key, CSR, reports or request.",
+        attack=True,
+    ),
+    Reason("wrong-role", "WJ1003", "medium", "The node has another role than the request names."),
+    Reason("node-state", "WJ1004", "medium", "The node is neither adopting nor active."),
+    Reason("revoked", "WJ1005", "high", "The certificate is revoked.", attack=True),
+    Reason(
+        "expired", "WJ1006", "low", "The certificate has expired; the node has to attest again."
+    ),
+    Reason("superseded", "WJ1007", "medium", "The node has a newer certificate."),
+    Reason(
+        "reply-key",
+        "WJ1008",
+        "low",
+        "The request brings no key to seal its answer to, and commands are never answered in clear.",
+    ),
+)
+
 
 def _named(reasons: tuple[Reason, ...]) -> dict[str, Reason]:
     return {reason.name: reason for reason in reasons}
@@ -259,7 +288,11 @@ def _named(reasons: tuple[Reason, ...]) -> dict[str, Reason]:
 CORE: dict[str, Reason] = _named(JOIN_REFUSALS + JOIN_INVALID)
 """The reasons under `join`, by name."""
 
-CORE_BY_ID: dict[str, dict[str, Reason]] = {"join": CORE, "renew": _named(RENEWAL)}
+CORE_BY_ID: dict[str, dict[str, Reason]] = {
+    "join": CORE,
+    "renew": _named(RENEWAL),
+    "command": _named(COMMANDS),
+}
 """The core's own reasons, by the id that they stand under."""
 
 STANDARD_BY_NAME: dict[str, Reason] = _named(STANDARD)

@@ -23,7 +23,6 @@ REMEDIES: dict[str, str] = {
     "WJ0102": "Find out who sends CSRs of keys that they do not hold.",
     "WJ0103": "Have the machine make a P-256, P-384, Ed25519 or RSA key of 2048 bits or more.",
     "WJ0104": "Enable the attestor on the workers, or correct the agent's `--attestor`.",
-    "WJ0105": "Upgrade the workers, or find out who asks for what this release does not serve.",
     "WJ0106": "Look at the dead-letter topic; only whoever may write to `join.requests` can have sent it.",
     "WJ0107": "Upgrade or repair the agent that sealed the evidence.",
     # Every attestor's
@@ -138,6 +137,16 @@ REMEDIES: dict[str, str] = {
     "WJ0907": "Let the agent use the newer certificate; if it has none, another machine may have it.",
     "WJ0908": "Treat the node's key as stolen: take both machines off the network and let the right one attest anew.",
     "WJ0909": "Have the machine attest again with the attestor that can prove its key.",
+    # requests for commands
+    "WJ1000": "Upgrade or repair the agent.",
+    "WJ1001": "Find out where the machine has its certificate from; it is none of this deployment's.",
+    "WJ1002": "Find out who asks for another node's commands, or repeats a request that was seen.",
+    "WJ1003": "Have the machine ask for the role that its node has.",
+    "WJ1004": "Look at the node's state with `watchword nodes show`, and at who changed it.",
+    "WJ1005": "Find the machine that still uses the certificate that was revoked.",
+    "WJ1006": "Let the machine attest again; look why it was away for so long.",
+    "WJ1007": "Let the agent use the newer certificate; if it has none, another machine may have it.",
+    "WJ1008": "Upgrade or repair the agent.",
 }
 
 _BY_ATTACK = "Treat it as an attempt to get in until you know better: find the machine by its CSR and claimed hardware key."

@@ -23,6 +23,9 @@ DEFAULT_ATTESTOR = AttestorId("join-token")
 RENEWAL_ATTESTOR = AttestorId("renew")
 """What `attestor` is in a request of kind `renew`: a reserved id, which no attestor can have."""
 
+COMMAND_ATTESTOR = AttestorId("command")
+"""The same in a request of kind `commands`."""
+
 INFO_LABEL = b"watchword join v1"
 
 ATTESTOR_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")

@@ -62,6 +62,14 @@ class Failed(Wire):
     code: Failure
 
 
+class Commands(Wire):
+    """What the node is to do. `items` are commands, each signed by itself, in the order in which they were given."""
+
+    items: Annotated[tuple[str, ...], Field(strict=False)]
+    more: bool
+    """Whether there are more: the node asks again at once."""
+
+
 class JoinResponse(Wire):
     """The answer to one request, by the SHA-256 of its exact bytes."""
 
@@ -70,11 +78,13 @@ class JoinResponse(Wire):
     """None if the request could not be read that far."""
     csr_sha256: Sha256Hex | None
     issued_at: Instant
-    outcome: Literal["joined", "deferred", "refused", "failed"]
+    outcome: Literal["joined", "deferred", "refused", "failed", "commands"]
     joined: Joined | None = None
     deferred: Deferred | None = None
     refused: Refused | None = None
     failed: Failed | None = None
+    commands: Commands | None = None
+    """In answers to requests of kind `commands`, which are always sealed."""
 
 
 class SealedResponse(Wire):

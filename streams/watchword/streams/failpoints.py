@@ -16,6 +16,9 @@ The points, in the order of a request's way:
 `relay-before-send`                a relay has read a wave, and sent none of it
 `relay-after-send`                 the wave is acknowledged, and no cursor was moved
 `keeper-after-summary`             summaries are committed with the keeper's cursor
+`command-accepted`                 an agent has commands on its disk, and has begun none
+`command-before-run`               a command's handler was found, and nothing was begun
+`command-started`                  the process that runs a handler was started
 =================================  ==========================================================
 """
 

@@ -14,9 +14,10 @@ from tests.unit.streams.gateway.test_routes import asking, make_desk
 from watchword.handlers.attestor import Admission, Deferral, Evidence, JoinContext
 from watchword.handlers.errors import Refused
 from watchword.handlers.join.records import Answer
-from watchword.handlers.reasons import BUILT_IN, CORE_ID, EVERY, RENEWAL_ID
+from watchword.handlers.reasons import BUILT_IN, COMMAND_ID, CORE_ID, EVERY, RENEWAL_ID
 from watchword.schemas.ids import AttestorId, TenantId
 from watchword.schemas.reasons import (
+    COMMANDS,
     JOIN_INVALID,
     JOIN_REFUSALS,
     JOIN_TOKEN,
@@ -155,12 +156,18 @@ class Named(Core):
     def __init__(self, attestor: str) -> None:
         """Declare what that attestor declares."""
         super().__init__(attestor)
-        self.reasons = BUILT_IN.get(attestor) or own(*JOIN_REFUSALS, *RENEWAL)
+        self.reasons = BUILT_IN.get(attestor) or own(
+            *{r.name: r for r in (*JOIN_REFUSALS, *RENEWAL, *COMMANDS)}.values()
+        )
 
 
 async def test_every_listed_reason_is_the_same_response_over_http(database: str) -> None:
     """Whoever watches the wire sees one response: status, headers, fields and length, for the whole list of reasons."""
-    attestors = {name: Named(name) for name in BUILT_IN if name not in (CORE_ID, EVERY, RENEWAL_ID)}
+    attestors = {
+        name: Named(name)
+        for name in BUILT_IN
+        if name not in (CORE_ID, EVERY, RENEWAL_ID, COMMAND_ID)
+    }
     attestors["scripted"] = Named("scripted")
     listed = [
         (name if name in attestors else "scripted", reason.name)

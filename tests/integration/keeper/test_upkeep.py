@@ -294,3 +294,63 @@ async def test_partitions_are_made_ahead_and_their_lack_is_an_alarm(
     made.lifecycle.stop.set()
     await running
     await opened.close()
+
+
+_COMMANDS = """
+INSERT INTO tenants (id) VALUES ('acme') ON CONFLICT DO NOTHING;
+INSERT INTO pools (tenant, id) VALUES ('acme', 'web') ON CONFLICT DO NOTHING;
+INSERT INTO nodes (id, tenant, pool, role, state, attestor, joined_at, updated_at)
+VALUES ('0190163d-8694-739b-aea5-966c26f8ad91', 'acme', 'web', 'node', 'active', 'join-token', now(), now()) ON CONFLICT DO NOTHING;
+INSERT INTO node_commands (id, node_id, tenant, kind, payload_sha256, payload_bytes, state, enqueued_at, enqueued_by, why, expires_at, ended_at)
+SELECT gen_random_uuid(), '0190163d-8694-739b-aea5-966c26f8ad91', 'acme', 'disk.wipe', sha256(''), 0, '{state}', now() - interval '40 days', 'ada', '',
+    now() + interval '{expires}', now() + {ended}::interval
+FROM generate_series(1, {count});
+INSERT INTO node_command_payloads (command_id, payload) SELECT id, '' FROM node_commands ON CONFLICT DO NOTHING;
+"""
+
+
+async def test_commands_that_no_node_asked_for_in_time_expire_with_an_event_each(
+    connection: Connection, options: Options
+) -> None:
+    """What was meant for last week must not be done next month; whoever sent it has to see that it was not."""
+    for state, expires, ended, count in (
+        ("queued", "-1 minute", "NULL", 3),
+        ("dispatched", "-1 hour", "NULL", 2),
+        ("queued", "1 hour", "NULL", 1),
+        ("done", "-1 hour", "'-1 hour'", 1),
+    ):
+        await connection.execute(
+            _COMMANDS.format(state=state, expires=expires, ended=ended, count=count)
+        )
+    keeper = Keeper(options())
+    await keeper.step()
+    await keeper.close(is_idle=True)
+
+    states = await connection.fetch(
+        "SELECT state, count(*), min(version) AS version FROM node_commands GROUP BY state ORDER BY state"
+    )
+    assert [tuple(row) for row in states] == [("done", 1, 1), ("expired", 5, 2), ("queued", 1, 1)]
+    told = await connection.fetchrow(
+        "SELECT count(*) AS n, min(topic) AS topic FROM journal WHERE type = 'node.command.expired'"
+    )
+    assert told is not None
+    assert dict(told) == {"n": 5, "topic": "node.events"}
+    kept = await connection.fetchval(
+        "SELECT count(*) FROM node_command_payloads JOIN node_commands ON id = command_id WHERE state = 'expired'"
+    )
+    assert kept == 0
+
+
+async def test_commands_that_ended_long_ago_are_pruned(
+    connection: Connection, options: Options
+) -> None:
+    """What was done last year is in the journal; the list is for what somebody asks about."""
+    for ended, count in (("'-31 days'", 2), ("'-29 days'", 1)):
+        await connection.execute(
+            _COMMANDS.format(state="done", expires="-39 days", ended=ended, count=count)
+        )
+    keeper = Keeper(options())
+    await keeper.step()
+    await keeper.close(is_idle=True)
+
+    assert await connection.fetchval("SELECT count(*) FROM node_commands") == 1

@@ -71,16 +71,24 @@ class RenewalEvidence:
         parts = read_length_prefixed(payload, 5 if is_proved else 4)
         form, tbs_sha256, spki_der, signature = parts[:4]
         proof = parts[4] if is_proved else None
-        if (
-            form not in (FORM, PROVED_FORM)
-            or len(tbs_sha256) != _DIGEST_BYTES
-            or not 0 < len(spki_der) <= _MAX_SPKI_BYTES
-            or not 0 < len(signature) <= _MAX_SIGNATURE_BYTES
-            or not (proof is None or 0 < len(proof) <= _MAX_PROOF_BYTES)
+        if form not in (FORM, PROVED_FORM) or not (
+            proof is None or 0 < len(proof) <= _MAX_PROOF_BYTES
         ):
             message = "another form"
             raise WrongShape(message)
+        check_shown(tbs_sha256, spki_der, signature)
         return cls(tbs_sha256, spki_der, signature, proof)
+
+
+def check_shown(tbs_sha256: bytes, spki_der: bytes, signature: bytes) -> None:
+    """Raise `WrongShape` if what names a certificate, and proves its key, is out of bounds."""
+    if (
+        len(tbs_sha256) != _DIGEST_BYTES
+        or not 0 < len(spki_der) <= _MAX_SPKI_BYTES
+        or not 0 < len(signature) <= _MAX_SIGNATURE_BYTES
+    ):
+        message = "a part is out of bounds"
+        raise WrongShape(message)
 
 
 def signed_text(tbs_sha256: bytes, csr_sha256: bytes, request_id: str) -> bytes:

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from watchword.handlers.crypto.commands import sign_command
 from watchword.handlers.crypto.documents import as_document
 from watchword.handlers.crypto.hpke import DecryptionKey, seal
 from watchword.handlers.crypto.jws import JwsSigner, verify
 from watchword.handlers.errors import SealBroken
 from watchword.schemas.canonical import b64, canonical, length_prefixed, parse_canonical, unb64
+from watchword.schemas.commands import Command
 from watchword.schemas.errors import WrongShape
 from watchword.schemas.ids import Role
 from watchword.schemas.responses import (
@@ -110,6 +112,24 @@ class Answers:
         }
         return self._answer(question, issued_at, "deferred", content)
 
+    def commands(
+        self,
+        question: Question,
+        issued_at: datetime,
+        items: Sequence[Command],
+        *,
+        more: bool,
+    ) -> bytes:
+        """Return the answer that has a node's commands, each signed by itself; never in clear.
+
+        Raises:
+            SealBroken: there is no key to seal it to.
+        """
+        if question.reply_key is None:
+            raise SealBroken
+        signed = [sign_command(self._jws, command).decode() for command in items]
+        return self._answer(question, issued_at, "commands", {"items": signed, "more": more})
+
     def refused(self, question: Question, issued_at: datetime) -> bytes:
         """Return the one answer to everyone who stays out."""
         return self._answer(question, issued_at, "refused", _REFUSED)
@@ -181,7 +201,7 @@ def read_response(
     response = as_document(JoinResponse, value)
 
     # Step 4
-    outcomes = value.keys() & {"joined", "deferred", "refused", "failed"}
+    outcomes = value.keys() & {"joined", "deferred", "refused", "failed", "commands"}
     if outcomes != {response.outcome} or value[response.outcome] is None:
         message = "outcome"
         raise WrongShape(message)

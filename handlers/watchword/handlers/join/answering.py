@@ -1,5 +1,6 @@
 """Phase C: what each request is told, once its transaction has committed."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from watchword.handlers.crypto.join_crypto import JoinCrypto
@@ -11,13 +12,17 @@ from watchword.handlers.join.candidate import (
     Broken,
     Candidate,
     Challenged,
+    Fetch,
+    NothingWaits,
     NotJudged,
     Refusal,
     Replay,
     Waits,
 )
+from watchword.handlers.join.dispatching import as_command
 from watchword.handlers.join.records import Answer
 from watchword.handlers.join.rows import (
+    COMMANDS,
     DEFERRED,
     INVALID,
     JOINED,
@@ -25,6 +30,7 @@ from watchword.handlers.join.rows import (
     UNSUPPORTED,
     AdmittedCsr,
     InboxRow,
+    SentCommand,
 )
 from watchword.schemas.responses import Failure
 
@@ -83,8 +89,12 @@ class Answering:
                 return value, "joined", None
             case Again(admission):
                 return self._admitted(question, admission, chain, now), "joined", None
-            case Replay(row=row, admission=admission):
-                return self._replayed(question, row, admission, chain, now)
+            case Replay(row=row, admission=admission, sent=sent):
+                return self._replayed(question, row, admission, sent, chain, now)
+            case Fetch(dispatch=done):
+                return self._told(question, done.sent, now, more=done.more)
+            case NothingWaits():
+                return self._told(question, (), now, more=False)
             case Refusal():
                 return answers.refused(question, now), "refused", None
             case NotJudged(outcome, reason, dead_letter):
@@ -117,6 +127,7 @@ class Answering:
         question: Question,
         row: InboxRow,
         admission: AdmittedCsr | None,
+        sent: Sequence[SentCommand],
         chain: tuple[bytes, ...],
         now: datetime,
     ) -> tuple[bytes, str, str | None]:
@@ -124,6 +135,8 @@ class Answering:
         outcome = row.outcome
         if outcome == JOINED and admission is not None:
             return self._admitted(question, admission, chain, now), "joined", None
+        if outcome == COMMANDS:
+            return self._told(question, sent, now, more=False)
         if outcome == REFUSED:
             return answers.refused(question, now), "refused", None
         if outcome == DEFERRED:
@@ -140,6 +153,15 @@ class Answering:
         if outcome == UNSUPPORTED:
             return answers.failed(question, now, "UNSUPPORTED"), "unsupported", None
         return answers.failed(question, now, "UNAVAILABLE"), "unavailable", None
+
+    def _told(
+        self, question: Question, sent: Sequence[SentCommand], now: datetime, *, more: bool
+    ) -> tuple[bytes, str, str | None]:
+        """Answer with commands; a request without a key to seal them to is told nothing, whatever it asked for."""
+        if question.reply_key is None:
+            return self._answers.failed(question, now, "INVALID_INPUT"), "invalid_input", None
+        said = [as_command(one) for one in sent]
+        return self._answers.commands(question, now, said, more=more), "commands", None
 
     def _admitted(
         self, question: Question, admission: AdmittedCsr, chain: tuple[bytes, ...], now: datetime

@@ -11,17 +11,19 @@ from watchword.handlers.crypto.csr import Csr, load_csr
 from watchword.handlers.crypto.profile import IssuedCertificate
 from watchword.handlers.crypto.responses import Question
 from watchword.handlers.errors import InvalidInput, Refused
+from watchword.handlers.join.dispatching import Dispatch
 from watchword.handlers.join.records import Incoming
 from watchword.handlers.join.rows import (
     INVALID,
-    UNSUPPORTED,
     AdmittedCsr,
     InboxRow,
     NodeRow,
     Pair,
     Renewable,
+    SentCommand,
 )
 from watchword.schemas.canonical import unb64
+from watchword.schemas.commands import Report
 from watchword.schemas.errors import SchemaError
 from watchword.schemas.ids import AttestorId
 from watchword.schemas.requests import MAX_REQUEST_BYTES, Claims, JoinRequest
@@ -33,6 +35,8 @@ class Replay:
 
     row: InboxRow
     admission: AdmittedCsr | None = None
+    sent: Sequence[SentCommand] = ()
+    """What a request for commands was answered with, as far as it still may be said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,24 @@ class Theft:
     refused: Refused
 
 
+@dataclass(slots=True)
+class Fetch:
+    """A node asks for its commands, and says what became of others. Which it gets is decided under the locks."""
+
+    known: Renewable
+    """The certificate that it showed, with its node, as they were read."""
+    reports: Sequence[Report]
+    ban_subjects: tuple[bytes, ...]
+    stopped: Refused | None = None
+    """What it is refused with, if it may have none any more: then what waits for it is refused, too."""
+    dispatch: Dispatch = field(default_factory=Dispatch)
+
+
+@dataclass(frozen=True, slots=True)
+class NothingWaits:
+    """A node asks for commands, there are none, and it has nothing to say: nothing is written."""
+
+
 @dataclass(frozen=True, slots=True)
 class Challenged:
     """The machine has to answer; nothing is written."""
@@ -146,7 +168,18 @@ class Rejudge:
 
 
 Judgement = (
-    Replay | NotJudged | Again | Refusal | Admit | Theft | Challenged | Waits | Broken | Rejudge
+    Replay
+    | NotJudged
+    | Again
+    | Refusal
+    | Admit
+    | Theft
+    | Fetch
+    | NothingWaits
+    | Challenged
+    | Waits
+    | Broken
+    | Rejudge
 )
 
 
@@ -221,13 +254,16 @@ class Candidate:
         except InvalidInput as error:
             self.problem = NotJudged(INVALID, error.reason)
             return
-        if request.kind == "commands":
-            self.problem = NotJudged(UNSUPPORTED, "unsupported-kind")
 
     @property
     def renews(self) -> bool:
         """Whether it asks for a renewal: then no attestor is asked."""
         return self.request is not None and self.request.kind == "renew"
+
+    @property
+    def fetches(self) -> bool:
+        """Whether it asks for commands: the same, and nothing is admitted."""
+        return self.request is not None and self.request.kind == "commands"
 
     def again(self) -> None:
         """Forget what an attempt thought: a failed attempt leaves nothing behind."""

@@ -25,6 +25,7 @@ from watchword.handlers.join.candidate import (
     Admit,
     Again,
     Candidate,
+    Fetch,
     Judgement,
     Refusal,
     Rejudge,
@@ -33,15 +34,18 @@ from watchword.handlers.join.candidate import (
     Theft,
     Waits,
 )
+from watchword.handlers.join.dispatching import dispatch
 from watchword.handlers.join.rows import (
     AdmittedCsr,
     GrantRow,
+    LockedCommand,
     NewRequest,
     NodeRow,
     Pair,
     TokenState,
 )
-from watchword.schemas.ids import JOIN, AttestorId
+from watchword.handlers.kinds import BUILT_IN
+from watchword.schemas.ids import JOIN, AttestorId, TenantId
 
 MOST_TRIES = 100
 """A request that was verified so often and still meets changed reads is answered `UNAVAILABLE`.
@@ -70,6 +74,11 @@ class World:
     wanted_requests: Mapping[bytes, NewRequest] = field(default_factory=dict[bytes, NewRequest])
     """What the waiting candidates want, by their digests."""
     admitted_csrs: Mapping[bytes, AdmittedCsr] = field(default_factory=dict[bytes, AdmittedCsr])
+    commands: Mapping[UUID, Sequence[LockedCommand]] = field(
+        default_factory=dict[UUID, Sequence[LockedCommand]]
+    )
+    """What waits for nodes that ask for it, and what they speak of, by node."""
+    registered_kinds: frozenset[str] = BUILT_IN
     seen: Seen = field(default_factory=dict[tuple[str, Hashable], object])
     """What verifiers had read and no lock kept, as it is now."""
 
@@ -91,6 +100,7 @@ class Effects:
     admitted: list[Candidate] = field(default_factory=list[Candidate])
     renewed: list[Candidate] = field(default_factory=list[Candidate])
     thefts: list[tuple[Candidate, Theft]] = field(default_factory=list[tuple[Candidate, Theft]])
+    fetched: list[tuple[Candidate, Fetch]] = field(default_factory=list[tuple[Candidate, Fetch]])
     by_csr: dict[bytes, Candidate] = field(default_factory=dict[bytes, Candidate])
     grants: dict[UUID, Candidate] = field(default_factory=dict[UUID, Candidate])
     """Who used which reclaim grant."""
@@ -147,6 +157,8 @@ def _one(candidate: Candidate, world: World, effects: Effects) -> Judgement:
         return Rejudge()
     if isinstance(judgement, Theft):
         return _steal(candidate, judgement, world, effects)
+    if isinstance(judgement, Fetch):
+        return _fetch(candidate, judgement, world, effects)
     if isinstance(judgement, Waits) and not candidate.reads & effects.changed:
         if not world.is_as_read(candidate):
             return Rejudge()
@@ -161,10 +173,8 @@ def _one(candidate: Candidate, world: World, effects: Effects) -> Judgement:
     if candidate.reads & effects.changed or not world.is_as_read(candidate):
         return Rejudge()
     refusal = _refusal(candidate, judgement, world, effects)
-    if isinstance(refusal, Refused):
-        return Refusal(refusal)
     if refusal is not None:
-        return refusal
+        return Refusal(refusal) if isinstance(refusal, Refused) else refusal
     _admit(candidate, judgement, world, effects)
     return judgement
 
@@ -188,6 +198,25 @@ def _steal(candidate: Candidate, theft: Theft, world: World, effects: Effects) -
         effects.thefts.append((candidate, theft))
         effects.changed.add(("node", node.id))
     return Refusal(theft.refused)
+
+
+def _fetch(candidate: Candidate, fetch: Fetch, world: World, effects: Effects) -> Judgement:
+    """Decide what a node is told; one request of a node in a batch, the next one sees what has become of it."""
+    node = fetch.known.node
+    if candidate.reads & effects.changed or world.nodes.get(node.id) != node:
+        return Rejudge()
+    if any(subject in world.banned for subject in fetch.ban_subjects):
+        return Refusal(Refused(JOIN, "banned", tenant_id=TenantId(node.tenant)))
+    fetch.dispatch = dispatch(
+        world.commands.get(node.id, ()),
+        fetch.reports,
+        world.registered_kinds,
+        world.now,
+        is_live=fetch.stopped is None,
+    )
+    effects.fetched.append((candidate, fetch))
+    effects.changed.add(("node", node.id))
+    return fetch if fetch.stopped is None else Refusal(fetch.stopped)
 
 
 def _again(admission: AdmittedCsr, effects: Effects) -> Judgement:

@@ -24,6 +24,7 @@ from watchword.handlers.join.candidate import (
     Broken,
     Candidate,
     Challenged,
+    Fetch,
     NotJudged,
     Refusal,
     Rejudge,
@@ -32,6 +33,7 @@ from watchword.handlers.join.candidate import (
     Waits,
 )
 from watchword.handlers.join.deciding import MOST_TRIES
+from watchword.handlers.join.dispatching import still_allowed
 from watchword.handlers.join.judging import Judge
 from watchword.handlers.join.lane import judge_in_lane, needs_lane
 from watchword.handlers.join.loading import Loader
@@ -39,10 +41,20 @@ from watchword.handlers.join.observer import Observer
 from watchword.handlers.join.outcomes import Outcomes
 from watchword.handlers.join.ports import JoinStore, Session
 from watchword.handlers.join.records import Answer, Incoming
-from watchword.handlers.join.rows import INVALID, JOINED, AdmittedCsr, Look
+from watchword.handlers.join.rows import (
+    COMMANDS,
+    INVALID,
+    JOINED,
+    AdmittedCsr,
+    Look,
+    SentCommand,
+)
 from watchword.handlers.join.settlement import settle
 
 _log = structlog.get_logger(__name__)
+
+_SETTLED = Admit | Again | Refusal | NotJudged | Theft | Fetch | Waits
+"""Judgements that a transaction has to settle."""
 
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
@@ -177,7 +189,7 @@ class Engine:
             [c.csr.sha256 for c in candidates if c.csr is not None],
             [c.csr.spki_sha256 for c in candidates if c.csr is not None],
         )
-        await _recall(session, candidates, look)
+        await self._recall(session, candidates, look)
         loader = Loader(session)
         try:
             await self._judge.judge(
@@ -187,11 +199,7 @@ class Engine:
             await loader.close()
 
         # B. Claim, decide, write
-        to_settle = [
-            c
-            for c in candidates
-            if isinstance(c.judgement, Admit | Again | Refusal | NotJudged | Theft | Waits)
-        ]
+        to_settle = [c for c in candidates if isinstance(c.judgement, _SETTLED)]
         if to_settle:
             await session.begin()
             try:
@@ -214,8 +222,59 @@ class Engine:
                     candidate.judgement = Rejudge()
         # What another transaction had recorded meanwhile
         if recorded := [c for c in to_settle if isinstance(c.judgement, Replay)]:
-            await _recall_replays(session, recorded)
+            await self._recall_replays(session, recorded)
         return look.now
+
+    async def _recall(self, session: Session, candidates: Sequence[Candidate], look: Look) -> None:
+        """Set the judgement of what is recorded already: the same bytes, or an admitted CSR."""
+        replays: list[Candidate] = []
+        admitted: list[Candidate] = []
+        for candidate in candidates:
+            row = look.inbox.get(candidate.digest)
+            if row is not None and (row.not_after is None or row.not_after > look.now):
+                candidate.judgement = Replay(row)
+                replays.append(candidate)
+            elif (
+                candidate.problem is None
+                and candidate.csr is not None
+                and candidate.csr.sha256 in look.csrs
+            ):
+                admitted.append(candidate)
+        if replays:
+            await self._recall_replays(session, replays)
+        if admitted:
+            known = await session.admissions([c.csr.sha256 for c in admitted if c.csr is not None])
+            for candidate in admitted:
+                if (
+                    candidate.csr is not None
+                    and (admission := known.get(candidate.csr.sha256)) is not None
+                ):
+                    candidate.admitted_before = admission
+
+    async def _recall_replays(self, session: Session, candidates: Sequence[Candidate]) -> None:
+        """Add the admissions that joined replays speak of, and the commands that were handed out."""
+        csrs = [
+            c.judgement.row.csr_sha256
+            for c in candidates
+            if isinstance(c.judgement, Replay) and c.judgement.row.outcome == JOINED
+        ]
+        known: Mapping[bytes, AdmittedCsr] = {}
+        if csrs:
+            known = await session.admissions([csr for csr in csrs if csr is not None])
+        sent: Mapping[bytes, list[SentCommand]] = {}
+        if digests := [
+            c.digest
+            for c in candidates
+            if isinstance(c.judgement, Replay) and c.judgement.row.outcome == COMMANDS
+        ]:
+            sent = await session.sent_with(digests)
+        for candidate in candidates:
+            replay = candidate.judgement
+            if isinstance(replay, Replay) and replay.row.csr_sha256 is not None:
+                said = still_allowed(
+                    sent.get(candidate.digest, ()), self._outcomes.registered_kinds
+                )
+                candidate.judgement = Replay(replay.row, known.get(replay.row.csr_sha256), said)
 
     async def _lanes(self, candidates: Sequence[Candidate], now: datetime) -> None:
         """Judge those whose attestor brings its own SQL, each in a transaction of its own."""
@@ -243,49 +302,6 @@ class Engine:
             answers[candidate.digest] = answer
             self._observer.answered(candidate, answer)
         return again
-
-
-async def _recall(session: Session, candidates: Sequence[Candidate], look: Look) -> None:
-    """Set the judgement of what is recorded already: the same bytes, or an admitted CSR."""
-    replays: list[Candidate] = []
-    admitted: list[Candidate] = []
-    for candidate in candidates:
-        row = look.inbox.get(candidate.digest)
-        if row is not None and (row.not_after is None or row.not_after > look.now):
-            candidate.judgement = Replay(row)
-            replays.append(candidate)
-        elif (
-            candidate.problem is None
-            and candidate.csr is not None
-            and candidate.csr.sha256 in look.csrs
-        ):
-            admitted.append(candidate)
-    if replays:
-        await _recall_replays(session, replays)
-    if admitted:
-        known = await session.admissions([c.csr.sha256 for c in admitted if c.csr is not None])
-        for candidate in admitted:
-            if (
-                candidate.csr is not None
-                and (admission := known.get(candidate.csr.sha256)) is not None
-            ):
-                candidate.admitted_before = admission
-
-
-async def _recall_replays(session: Session, candidates: Sequence[Candidate]) -> None:
-    """Add the admissions that joined replays speak of."""
-    csrs = [
-        c.judgement.row.csr_sha256
-        for c in candidates
-        if isinstance(c.judgement, Replay) and c.judgement.row.outcome == JOINED
-    ]
-    known: Mapping[bytes, AdmittedCsr] = {}
-    if csrs:
-        known = await session.admissions([csr for csr in csrs if csr is not None])
-    for candidate in candidates:
-        replay = candidate.judgement
-        if isinstance(replay, Replay) and replay.row.csr_sha256 is not None:
-            candidate.judgement = Replay(replay.row, known.get(replay.row.csr_sha256))
 
 
 def _pause(failures: int) -> float:

@@ -28,6 +28,7 @@ from watchword.handlers.attestor import (
     is_digest,
 )
 from watchword.handlers.catalog import Catalog, Registered
+from watchword.handlers.crypto.commands import FetchEvidence
 from watchword.handlers.crypto.csr import check_possession
 from watchword.handlers.crypto.join_crypto import JoinCrypto
 from watchword.handlers.crypto.renewals import RenewalEvidence
@@ -48,6 +49,7 @@ from watchword.handlers.join.candidate import (
 )
 from watchword.handlers.join.concluding import Conclusions
 from watchword.handlers.join.contract import is_slug
+from watchword.handlers.join.fetching import Fetches
 from watchword.handlers.join.issuing import Validity, certify
 from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.patience import Patience, Work
@@ -87,6 +89,7 @@ class Judge:
         self._catalog = catalog
         self._crypto = crypto
         self._renewals = Renewals(crypto, catalog.proving_keys())
+        self._fetches = Fetches(crypto)
         self._validity = options.validity
         self._patience = Patience(options.verify_seconds)
         self._conclusions = Conclusions(
@@ -112,6 +115,7 @@ class Judge:
             SignerUnavailable: no certificates to be had.
         """
         to_verify: list[tuple[Candidate, Registered, Evidence]] = []
+        to_fetch: list[tuple[Candidate, FetchEvidence]] = []
         to_renew: list[tuple[Candidate, RenewalEvidence]] = []
         for nth, candidate in enumerate(candidates):
             if candidate.judgement is None:
@@ -120,6 +124,8 @@ class Judge:
                     to_verify.append((candidate, *found))
                 elif isinstance(found, RenewalEvidence):
                     to_renew.append((candidate, found))
+                elif isinstance(found, FetchEvidence):
+                    to_fetch.append((candidate, found))
                 else:
                     candidate.judgement = found
             if nth % _BREATH == _BREATH - 1:
@@ -127,13 +133,15 @@ class Judge:
         loader.has_grants = look.has_grants
         if to_renew:
             await self._renewals.judge(to_renew, loader, look.now)
+        if to_fetch:
+            await self._fetches.judge(to_fetch, loader, look.now)
         await self._verify_all(to_verify, look.now, loader, tx)
         certified = [c for c, _ in to_renew] + [c for c, _, _ in to_verify]
         await certify(certified, look.now, self._crypto.signer, self._validity)
 
     def _examine(
         self, candidate: Candidate, look: Look
-    ) -> Judgement | RenewalEvidence | tuple[Registered, Evidence]:
+    ) -> Judgement | RenewalEvidence | FetchEvidence | tuple[Registered, Evidence]:
         # Step 1
         request, csr = candidate.request, candidate.csr
         if candidate.problem is not None or request is None or csr is None:
@@ -147,6 +155,8 @@ class Judge:
 
         if candidate.renews:
             return self._renewals.examine(candidate, look.now)
+        if candidate.fetches:
+            return self._fetches.examine(candidate, look.now)
 
         # Step 2
         attestor = request.resolved_attestor()

@@ -54,6 +54,7 @@ class Loader:
         self.certificates: Rows[bytes, CertificateRow] = Rows(reads.certificates)
         self.grants: Rows[bytes, list[GrantRow]] = Rows(reads.grants)
         self.renewables: Rows[bytes, Renewable] = Rows(reads.renewables)
+        self.open_commands: Rows[UUID, int] = Rows(reads.open_commands)
         self.nodes_by_subject: Rows[bytes, list[UUID]] = Rows(reads.nodes_by_subject)
         self.images: Rows[str, Image] = Rows(reads.images)
         self.discovery_sites: Rows[str, DiscoverySite] = Rows(reads.discovery_sites)
@@ -68,6 +69,7 @@ class Loader:
             self.requests,
             self.certificates,
             self.renewables,
+            self.open_commands,
             self.grants,
             self.nodes_by_subject,
             self.images,

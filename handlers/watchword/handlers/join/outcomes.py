@@ -23,6 +23,7 @@ from watchword.handlers.join.rows import (
     Writes,
 )
 from watchword.handlers.journal import Entry, entry, new_event_id, refusal_key, written_entry
+from watchword.handlers.kinds import BUILT_IN
 from watchword.schemas.cloudevents import Attributes
 from watchword.schemas.events import JoinWaiting
 from watchword.schemas.ids import JOIN, ROOT
@@ -43,9 +44,11 @@ class Outcomes:
         source: str,
         approvals: ApprovalRules | None = None,
         evicts_on_theft: bool = True,
+        registered_kinds: frozenset[str] = BUILT_IN,
     ) -> None:
         """`worker` is this worker's name, `source` the CloudEvents source."""
         self.evicts_on_theft = evicts_on_theft
+        self.registered_kinds = registered_kinds
         self.approvals = approvals or ApprovalRules()
         self._catalog = catalog
         self.worker = worker

@@ -1,29 +1,11 @@
-"""What the configuration lets an attestor return, and which kinds of commands there are."""
+"""What the configuration lets an attestor return."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from watchword.handlers.attestor import Admission
+from watchword.handlers.kinds import BUILT_IN, known_kind
 from watchword.schemas.ids import ROLES, AttestorId, Role
-
-KINDS: frozenset[str] = frozenset(
-    (
-        "inventory.refresh",
-        "logs.collect",
-        "diag.ping",
-        "diag.report",
-        "disk.wipe",
-        "deploy.image",
-        "deploy.package",
-        "boot.kexec",
-        "agent.restart",
-        "agent.update",
-    )
-)
-"""The registered kinds of commands."""
-
-_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]*(?:\.[a-z0-9][a-z0-9-]*)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +21,12 @@ class Limits:
     """Whether it may leave a node's kinds unrestricted."""
 
 
-def known_kind(kind: str, registered: frozenset[str] = KINDS) -> bool:
-    """Tell whether a kind is registered, or is `prefix.*` and matches one that is."""
-    if kind.endswith(".*"):
-        prefix = kind[:-1]
-        return bool(_PATTERN.fullmatch(kind[:-2])) and any(k.startswith(prefix) for k in registered)
-    return kind in registered
-
-
 @dataclass(frozen=True, slots=True)
 class JoinPolicy:
     """The limits of all attestors. One that has no section may return nothing."""
 
     attestors: Mapping[AttestorId, Limits] = field(default_factory=dict[AttestorId, Limits])
-    registered_kinds: frozenset[str] = KINDS
+    registered_kinds: frozenset[str] = BUILT_IN
 
     def allows(self, attestor: AttestorId, admission: Admission) -> bool:
         """Tell whether this attestor may return this admission. No section means no."""

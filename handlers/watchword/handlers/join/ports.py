@@ -22,10 +22,12 @@ from watchword.handlers.join.rows import (
     AdmittedCsr,
     Bucket,
     CertificateRow,
+    CommandRow,
     Digest,
     GrantRow,
     InboxClaim,
     InboxRow,
+    LockedCommand,
     Look,
     NewRequest,
     NodeRow,
@@ -36,6 +38,7 @@ from watchword.handlers.join.rows import (
     RequestKey,
     RequestRow,
     RevokedCertificate,
+    SentCommand,
     TokenState,
     Writes,
 )
@@ -55,6 +58,10 @@ class Reads(Protocol):
 
     async def renewables(self, tbs: Sequence[Digest]) -> Mapping[Digest, Renewable]:
         """Return certificates with their nodes, by the SHA-256 of their TBS."""
+        ...
+
+    async def open_commands(self, nodes: Sequence[UUID]) -> Mapping[UUID, int]:
+        """Return how many commands wait for nodes, of those that have any."""
         ...
 
     async def certificates(self, tbs: Sequence[Digest]) -> Mapping[Digest, CertificateRow]:
@@ -235,6 +242,26 @@ class Session(Reads, Protocol):
 
     async def evict(self, nodes: Sequence[UUID], now: datetime, who: str, why: str) -> None:
         """Let locked nodes attest again before they are nodes again. Audit rows too."""
+        ...
+
+    async def lock_commands(
+        self, nodes: Sequence[UUID], reported: Sequence[UUID]
+    ) -> Mapping[UUID, list[LockedCommand]]:
+        """Lock the open commands of locked nodes, and those that they speak of, in order."""
+        ...
+
+    async def change_commands(
+        self, changed: Sequence[CommandRow], sent: Mapping[UUID, Digest]
+    ) -> None:
+        """Write rows of locked commands, and with which request commands were handed out."""
+        ...
+
+    async def activate(self, nodes: Sequence[UUID], now: datetime, why: str) -> None:
+        """Make locked nodes active. Audit rows too."""
+        ...
+
+    async def sent_with(self, digests: Sequence[Digest]) -> Mapping[Digest, list[SentCommand]]:
+        """Return what requests handed out, as far as their nodes may still be told; no locks."""
         ...
 
     async def claim_slots(self, need: Mapping[Bucket, int]) -> Mapping[Bucket, int]:

@@ -6,11 +6,8 @@ the new key come before, as for a join (`judging`); locks, claims, bans and the 
   1. the envelope is a renewal's: the attestor is `renew`, and no challenge is answered;
   2. a CSR that was admitted before gets that admission again;
   3. the seal opens, and what is in it has the form of a renewal's evidence;
-  4. the certificate was issued here;
-  5. its key signed this very CSR and request: from here on the tenant is authenticated;
-  6. the node has the role that is named;
-  7. the node is adopting or active;
-  8. the certificate is neither revoked nor expired;
+  4. to 8. the certificate was issued here, its key signed this very CSR and request, and it is in force
+     (`holding`);
   9. it is the node's current one; a second key from one certificate is theft;
   10. a key statement holds for the new key: it is the very key that the statement is about, or the attestor
      that made the statement finds it proved for this key and request.
@@ -19,15 +16,14 @@ the new key come before, as for a join (`judging`); locks, claims, bans and the 
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime
-from hashlib import sha256
 
 import structlog
 
-from watchword.handlers.attestor import Admission, Staged, Subject
+from watchword.handlers.attestor import Admission, Staged
 from watchword.handlers.crypto.join_crypto import JoinCrypto
-from watchword.handlers.crypto.keypolicy import PublicKey, load_public_key
-from watchword.handlers.crypto.renewals import ProvesKeys, RenewalEvidence, holds, signed_text
-from watchword.handlers.errors import InvalidInput, Refused, place_of
+from watchword.handlers.crypto.keypolicy import PublicKey
+from watchword.handlers.crypto.renewals import ProvesKeys, RenewalEvidence, signed_text
+from watchword.handlers.errors import Refused, place_of
 from watchword.handlers.join.candidate import (
     Again,
     Broken,
@@ -38,6 +34,7 @@ from watchword.handlers.join.candidate import (
     Renewal,
     Theft,
 )
+from watchword.handlers.join.holding import Shown, ban_subjects, checked, read_certificates
 from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.rows import INVALID, UNSUPPORTED, Renewable
 from watchword.handlers.join.unsealing import unsealed
@@ -49,7 +46,6 @@ _log = structlog.get_logger(__name__)
 
 _BREATH = 16
 """After so many signatures the loop may turn."""
-_LIVE = frozenset(("adopting", "active"))
 
 
 class Renewals:
@@ -92,11 +88,7 @@ class Renewals:
         Raises:
             StoreUnavailable, StoreRejected: the read failed.
         """
-
-        async def read(tbs_sha256: bytes) -> Renewable | None:
-            return await loader.get(loader.renewables, tbs_sha256)
-
-        rows = await asyncio.gather(*[read(shown.tbs_sha256) for _, shown in asked])
+        rows = await read_certificates(loader, [shown.tbs_sha256 for _, shown in asked])
         for nth, ((candidate, shown), known) in enumerate(zip(asked, rows, strict=True)):
             try:
                 candidate.judgement = self._judged(candidate, shown, known, now)
@@ -114,38 +106,20 @@ class Renewals:
         if request is None or csr is None:
             return NotJudged(INVALID, "undecodable", dead_letter=True)
 
-        # Step 4
-        candidate.reads.add(("certificate", shown.tbs_sha256))
-        if known is None:
-            return Refusal(_refused("unknown-certificate"))
-        certificate, node = known.certificate, known.node
-        candidate.reads.add(("node", node.id))
-
-        # Step 5
+        # Steps 4 to 8
         text = signed_text(shown.tbs_sha256, csr.sha256, request.request_id)
-        if sha256(shown.spki_der).digest() != certificate.spki_sha256 or not _signed(shown, text):
-            return Refusal(_refused("signature"))
+        holder = Shown(shown.tbs_sha256, shown.spki_der, shown.signature, text)
+        held = checked(RENEWAL_ATTESTOR, candidate, request.role, holder, known, now)
+        if isinstance(held, Refused):
+            return Refusal(held)
+        certificate, node = held.certificate, held.node
         tenant = TenantId(node.tenant)
-
-        # Step 6
-        if request.role != node.role:
-            return Refusal(_refused("wrong-role", tenant))
-
-        # Step 7
-        if node.state not in _LIVE:
-            return Refusal(_refused("node-state", tenant))
-
-        # Step 8
-        if certificate.revoked:
-            return Refusal(_refused("revoked", tenant))
-        if certificate.not_after <= now:
-            return Refusal(_refused("expired", tenant))
 
         # Step 9
         if not certificate.is_current:
-            if known.successor_spki in (None, csr.spki_sha256):
+            if held.successor_spki in (None, csr.spki_sha256):
                 return Refusal(_refused("superseded", tenant))
-            return Theft(known, _refused("key-conflict", tenant))
+            return Theft(held, _refused("key-conflict", tenant))
 
         # Step 10
         statement = certificate.node_key_uri
@@ -172,9 +146,9 @@ class Renewals:
             staged=Staged(),
             node_id=node.id,
             rekeys=node,
-            ban_subjects=_subjects(known, csr.spki_sha256),
+            ban_subjects=ban_subjects(held, csr.spki_sha256),
             bindings=(),
-            renews=known,
+            renews=held,
         )
 
     def _is_proved(
@@ -188,28 +162,3 @@ class Renewals:
 
 def _refused(reason: str, tenant: TenantId | None = None) -> Refused:
     return Refused(RENEWAL_ATTESTOR, reason, tenant_id=tenant)
-
-
-def _signed(shown: RenewalEvidence, text: bytes) -> bool:
-    try:
-        key = load_public_key(shown.spki_der)
-    except InvalidInput:
-        return False
-    return holds(key, shown.signature, text)
-
-
-def _subjects(known: Renewable, new_spki_sha256: bytes) -> tuple[bytes, ...]:
-    """Return what a ban may name that the node's own state does not tell yet."""
-    node, certificate = known.node, known.certificate
-    found = [
-        Subject("certificate", certificate.tbs_sha256.hex()),
-        Subject("spki", certificate.spki_sha256.hex()),
-        Subject("spki", new_spki_sha256.hex()),
-    ]
-    if node.site is not None:
-        found.append(Subject("site", f"{node.tenant}/{node.site}"))
-    if node.hardware_key is not None:
-        found.append(Subject("hardware-key", node.hardware_key))
-    if certificate.node_key_uri is not None:
-        found.append(Subject("node-key", certificate.node_key_uri))
-    return tuple(subject.digest for subject in found)

@@ -1,9 +1,9 @@
 """The rows that the join core reads and writes, without knowing of which store."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 from watchword.schemas.ids import Role
@@ -14,7 +14,9 @@ Digest = bytes
 Pair = tuple[str, bytes]
 """(attestor, subject) of a use or binding; (`csr` or `key`, SHA-256) of an admission claim."""
 
-JOINED, REFUSED, DEFERRED, INVALID, UNSUPPORTED = 1, 2, 3, 4, 5
+CommandState = Literal["queued", "dispatched", "done", "failed", "refused", "cancelled", "expired"]
+
+JOINED, REFUSED, DEFERRED, INVALID, UNSUPPORTED, COMMANDS = 1, 2, 3, 4, 5, 6
 """Outcomes in the inbox."""
 
 
@@ -231,6 +233,53 @@ class GrantRow:
     attestor: str
     subject: Digest
     expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRow:
+    """A command to a node, as its row has it; what it says to the node stands elsewhere, while it is open."""
+
+    id: UUID
+    node_id: UUID
+    tenant: str
+    kind: str
+    payload_sha256: Digest
+    payload_bytes: int
+    state: CommandState
+    version: int
+    reason: str | None
+    exit_status: int | None
+    enqueued_at: datetime
+    enqueued_by: str
+    why: str
+    expires_at: datetime
+    dispatched_at: datetime | None
+    certificate_serial: bytes | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class LockedCommand:
+    """A command of a locked node, with the node's certificate that is in force; without one nothing is handed out."""
+
+    row: CommandRow
+    payload: bytes | None = field(repr=False)
+    """None if it has ended."""
+    serial: bytes | None
+    allowed_kinds: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class SentCommand:
+    """What a node is told, or was told with the same request before."""
+
+    id: UUID
+    node_id: UUID
+    kind: str
+    expires_at: datetime
+    payload: bytes = field(repr=False)
+    serial: bytes
+    allowed_kinds: tuple[str, ...] | None
 
 
 RequestKey = tuple[str, bytes, bytes]

@@ -1,7 +1,7 @@
 """Phase B: claim, decide, write, in one short transaction without foreign code.
 
 The order of locks binds every writer of the schema: bans, inbox, tokens, nodes, tenants that gain a
-waiting join, join requests, reclaim grants, admission claims, uses, bindings, refusal slots, the journal. Within a table rows are taken in the order of their key.
+waiting join, join requests, reclaim grants, admission claims, uses, bindings, commands to nodes, refusal slots, the journal. Within a table rows are taken in the order of their key.
   0. wait for bans that run (`Session.begin`);
   1. claim the digests; what is not ours is replayed;
   2. lock or claim the union of what any admission wants, table by table;
@@ -21,6 +21,7 @@ from watchword.handlers.join.candidate import (
     Again,
     Broken,
     Candidate,
+    Fetch,
     NotJudged,
     Refusal,
     Rejudge,
@@ -28,6 +29,7 @@ from watchword.handlers.join.candidate import (
     Theft,
     Waits,
 )
+from watchword.handlers.join.command_writes import write_commands
 from watchword.handlers.join.deciding import (
     Effects,
     World,
@@ -42,6 +44,7 @@ from watchword.handlers.join.ports import Session
 from watchword.handlers.join.reading import read_again
 from watchword.handlers.join.renewal_writes import write_renewals
 from watchword.handlers.join.rows import (
+    COMMANDS,
     DEFERRED,
     JOINED,
     REFUSED,
@@ -105,6 +108,10 @@ def _claim(candidate: Candidate) -> InboxClaim:
             return InboxClaim(candidate.digest, JOINED, admission.node_id, csr, None, None)
         case Refusal(refused) | Theft(refused=refused):
             return InboxClaim(candidate.digest, REFUSED, None, csr, str(refused), None)
+        case Fetch(stopped=None, known=known):
+            return InboxClaim(candidate.digest, COMMANDS, known.node.id, csr, None, None)
+        case Fetch(stopped=refused) if refused is not None:
+            return InboxClaim(candidate.digest, REFUSED, None, csr, str(refused), None)
         case NotJudged(outcome, reason):
             return InboxClaim(candidate.digest, outcome, None, csr, f"join:{reason}", None)
         case Waits(not_after=not_after):
@@ -130,7 +137,7 @@ async def _claimed(
     outcomes: Outcomes,
 ) -> World:
     """Lock and claim what any admission wants, in the order of locks; read what was lost."""
-    world = World(now)
+    world = World(now, registered_kinds=outcomes.registered_kinds)
     agains = [c.judgement.admission.csr_sha256 for c in mine if isinstance(c.judgement, Again)]
     admits = [c.judgement for c in mine if isinstance(c.judgement, Admit)]
     possible = [a for a in admits if a.objection is None]
@@ -138,7 +145,10 @@ async def _claimed(
     if tokens:
         world.tokens = await session.lock_tokens(tokens)
     stolen = {c.judgement.contested.node.id for c in mine if isinstance(c.judgement, Theft)}
-    nodes = sorted(stolen.union(a.rekeys.id for a in possible if a.rekeys is not None))
+    fetches = [c.judgement for c in mine if isinstance(c.judgement, Fetch)]
+    asking = sorted({fetch.known.node.id for fetch in fetches})
+    rekeyed = (a.rekeys.id for a in possible if a.rekeys is not None)
+    nodes = sorted(stolen.union(asking, rekeyed))
     if nodes:
         world.nodes = await session.lock_nodes(nodes)
     await _claim_requests(session, mine, world, outcomes)
@@ -157,12 +167,16 @@ async def _claimed(
         world.bindings_won = await session.claim_bindings(wanted.bindings)
         if missed := [pair for pair in wanted.bindings if pair not in world.bindings_won]:
             world.binding_holders = await session.bindings(missed)
+    if asking:
+        reported = sorted(UUID(report.id) for fetch in fetches for report in fetch.reports)
+        world.commands = await session.lock_commands(asking, reported)
     if lost:
         world.admission_holders = await session.holders_of_admissions(lost)
     if csrs := sorted({*agains, *(subject for kind, subject in lost if kind == "csr")}):
         world.admitted_csrs = await session.admissions(csrs)
     proven = [s for a in admits for s in a.ban_subjects]
     proven += [s for c in mine if isinstance(c.judgement, Waits) for s in c.judgement.ban_subjects]
+    proven += [s for fetch in fetches for s in fetch.ban_subjects]
     if subjects := sorted(set(proven)):
         world.banned = await session.banned(subjects)
     world.seen = await read_again(
@@ -291,6 +305,8 @@ async def _write(
         await session.write(writes, now)
     if effects.renewed or effects.thefts:
         entries += await write_renewals(session, effects, outcomes, now)
+    if effects.fetched:
+        entries += await write_commands(session, effects, outcomes, now)
     refusals = outcomes.refusals(mine)
     if refusals:
         need: dict[Bucket, int] = {}

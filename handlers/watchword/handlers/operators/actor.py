@@ -8,6 +8,7 @@ from typing import Any
 
 from watchword.handlers.errors import BadArgument
 from watchword.handlers.journal import Entry, entry, new_event_id
+from watchword.handlers.kinds import BUILT_IN
 from watchword.handlers.store import journal, operators
 from watchword.handlers.store.connection import Connection
 from watchword.handlers.store.rows import as_row
@@ -30,6 +31,8 @@ class Actor:
     who: str
     why: str = ""
     cluster: str = "watchword"
+    kinds: frozenset[str] = BUILT_IN
+    """The registered kinds of commands of the deployment that they act in."""
 
     def __post_init__(self) -> None:
         """Check what goes into the audit log."""

@@ -1,10 +1,12 @@
 """Cloud accounts whose instances may join: added, looked at, revoked, deleted."""
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from watchword.handlers.errors import BadArgument
+from watchword.handlers.kinds import BUILT_IN
 from watchword.handlers.operators.actor import Act, Actor, record
 from watchword.handlers.operators.grants import Grant, check_limit
 from watchword.handlers.store import anchor_rows, operators
@@ -28,10 +30,10 @@ class CloudAccountOrder:
     regions: tuple[str, ...] | None = None
     approval: bool = False
 
-    def check(self) -> None:
+    def check(self, registered: Collection[str] = BUILT_IN) -> None:
         """Raise `BadArgument` for the first thing that is wrong."""
         check_key(self.provider, self.account)
-        self.grant.check()
+        self.grant.check(registered)
         for region in self.regions or ():
             if not _REGION.fullmatch(region):
                 message = f"region: lower-case letters, digits and hyphens, not {region!r}"
@@ -46,7 +48,7 @@ async def add_cloud_account(database: Database, actor: Actor, order: CloudAccoun
         NotFound: there is no such pool or site.
         Conflict: there is a row of this account; one that was revoked stays so.
     """
-    order.check()
+    order.check(actor.kinds)
     async with database.transaction() as connection:
         now = await operators.clock(connection)
         row = await anchor_rows.create_cloud_account(

@@ -1,6 +1,6 @@
 """What operators write down as granted: a place, a role, kinds of commands; and what they narrow it by."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
@@ -9,7 +9,7 @@ from watchword.handlers.crypto.named_secrets import ID_CHARACTERS, is_id
 from watchword.handlers.errors import BadArgument
 from watchword.handlers.hardware_ids import canonical_mac
 from watchword.handlers.join.expectations import EXPECTABLE
-from watchword.handlers.join.policy import KINDS, known_kind
+from watchword.handlers.kinds import BUILT_IN, kinds_problem
 from watchword.handlers.operators.places import label
 from watchword.handlers.store.anchor_rows import PlaceRow, Row
 from watchword.schemas.ids import ROLES, Role
@@ -29,7 +29,7 @@ class Grant:
     role: Role = "node"
     allowed_kinds: tuple[str, ...] | None = ()
 
-    def check(self) -> None:
+    def check(self, registered: Collection[str] = BUILT_IN) -> None:
         """Raise `BadArgument` for the first thing that is wrong."""
         label(self.tenant, "tenant")
         label(self.pool, "pool")
@@ -38,10 +38,8 @@ class Grant:
         if self.role not in ROLES:
             message = f"role: one of {', '.join(sorted(ROLES))}"
             raise BadArgument(message)
-        for kind in self.allowed_kinds or ():
-            if not known_kind(kind):
-                message = f"kind: one of {', '.join(sorted(KINDS))}, or prefix.*, not {kind!r}"
-                raise BadArgument(message)
+        if problem := kinds_problem(self.allowed_kinds, registered):
+            raise BadArgument(problem)
 
     def row(self) -> PlaceRow:
         """Return the columns of a row."""

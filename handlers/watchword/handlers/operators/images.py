@@ -1,10 +1,12 @@
 """Images whose machines may join: made, listed, revoked. The secret is shown once, to whoever made it."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from watchword.handlers.attestors.image.evidence import asks_for, new_image
 from watchword.handlers.errors import BadArgument
+from watchword.handlers.kinds import BUILT_IN
 from watchword.handlers.operators.actor import Act, Actor, record
 from watchword.handlers.operators.grants import (
     Created,
@@ -36,9 +38,9 @@ class ImageOrder:
     expect: dict[str, str] = field(default_factory=dict[str, str])
     expires_in: timedelta | None = timedelta(days=90)
 
-    def check(self) -> None:
+    def check(self, registered: Collection[str] = BUILT_IN) -> None:
         """Raise `BadArgument` for the first thing that is wrong."""
-        self.grant.check()
+        self.grant.check(registered)
         other = asks_for(self.second_fact)
         if other is None and self.second_fact not in SECOND_FACTS:
             message = f"second fact: one of {', '.join(SECOND_FACTS)}, or attestor:<id>"
@@ -60,7 +62,7 @@ async def create_image(database: Database, actor: Actor, order: ImageOrder) -> C
         BadArgument: the order makes no sense.
         NotFound: there is no such pool or site.
     """
-    order.check()
+    order.check(actor.kinds)
     image_id, text, secret_sha256 = new_image()
     async with database.transaction() as connection:
         now = await operators.clock(connection)

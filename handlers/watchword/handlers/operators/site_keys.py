@@ -1,6 +1,7 @@
 """Keys of sites' agents, which vouch for machines that boot there: added, listed, revoked."""
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, get_args
@@ -8,6 +9,7 @@ from typing import Literal, get_args
 from watchword.handlers.attestors.discovery.evidence import kid_of
 from watchword.handlers.attestors.discovery.verifier import KINDS
 from watchword.handlers.errors import BadArgument
+from watchword.handlers.kinds import BUILT_IN, permits
 from watchword.handlers.operators.actor import Act, Actor, record
 from watchword.handlers.operators.grants import Grant, check_limit
 from watchword.handlers.store import anchor_rows, operators
@@ -47,9 +49,9 @@ class SiteKeyOrder:
             allowed_kinds=self.allowed_kinds,
         )
 
-    def check(self) -> None:
+    def check(self, registered: Collection[str] = BUILT_IN) -> None:
         """Raise `BadArgument` for the first thing that is wrong."""
-        self.grant().check()
+        self.grant().check(registered)
         if self.kid is not None and not _KID.fullmatch(self.kid):
             message = "kid: 1 to 64 letters, digits, hyphens and underscores"
             raise BadArgument(message)
@@ -63,7 +65,7 @@ class SiteKeyOrder:
             message = "a key that has expired already is of no use"
             raise BadArgument(message)
         for kind in self.allowed_kinds:
-            if not _is_for_ramdisks(kind):
+            if not permits(KINDS, kind):
                 message = f"kind: a ramdisk may be told {', '.join(KINDS)}, not {kind!r}"
                 raise BadArgument(message)
 
@@ -76,7 +78,7 @@ async def add_site_key(database: Database, actor: Actor, order: SiteKeyOrder) ->
         NotFound: there is no such pool or site.
         Conflict: there is a key of that name.
     """
-    order.check()
+    order.check(actor.kinds)
     kid = order.kid or kid_of(order.public_key)
     async with database.transaction() as connection:
         now = await operators.clock(connection)
@@ -116,12 +118,6 @@ async def revoke_site_key(database: Database, actor: Actor, kid: str) -> Row:
         row = await anchor_rows.revoke_site_key(connection, kid, now)
         await record(connection, actor, _act("discovery-site.revoked", row), now)
     return row
-
-
-def _is_for_ramdisks(kind: str) -> bool:
-    return kind in KINDS or any(
-        allowed.endswith(".*") and kind.startswith(allowed[:-1]) for allowed in KINDS
-    )
 
 
 def _act(event_type: str, row: Row) -> Act:

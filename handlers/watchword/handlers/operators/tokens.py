@@ -1,10 +1,12 @@
 """Join tokens: made, listed, revoked. The secret is shown once, to whoever made the token."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from watchword.handlers.attestors.join_token.evidence import new_token
 from watchword.handlers.errors import BadArgument
+from watchword.handlers.kinds import BUILT_IN
 from watchword.handlers.operators.actor import Act, Actor, record
 from watchword.handlers.operators.grants import (
     Created,
@@ -37,7 +39,7 @@ class TokenOrder:
     allow_reclaim: bool = False
     allowed_kinds: tuple[str, ...] | None = ()
 
-    def check(self) -> None:
+    def check(self, registered: Collection[str] = BUILT_IN) -> None:
         """Raise `BadArgument` for the first thing that is wrong."""
         Grant(
             tenant=self.tenant,
@@ -45,7 +47,7 @@ class TokenOrder:
             site=self.site,
             role=self.role,
             allowed_kinds=self.allowed_kinds,
-        ).check()
+        ).check(registered)
         if not 0 < self.uses <= MAX_USES:
             message = f"uses: 1 to {MAX_USES}"
             raise BadArgument(message)
@@ -60,7 +62,7 @@ async def create_token(database: Database, actor: Actor, order: TokenOrder) -> C
         BadArgument: the order makes no sense.
         NotFound: there is no such pool or site.
     """
-    order.check()
+    order.check(actor.kinds)
     token_id, text, secret_sha256 = new_token()
     async with database.transaction() as connection:
         now = await operators.clock(connection)

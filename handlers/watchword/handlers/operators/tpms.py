@@ -92,7 +92,7 @@ async def enrol_tpms(
         NotFound: there is no such pool or site.
         Conflict: some are enrolled already, or were revoked.
     """
-    grant.check()
+    grant.check(actor.kinds)
     async with database.transaction() as connection:
         now = await operators.clock(connection)
         rows = await anchor_rows.enrol_tpms(

@@ -31,7 +31,14 @@ from watchword.handlers.join.rows import (
     RequestRow,
 )
 from watchword.handlers.store.connection import Connection
-from watchword.handlers.store.join_statements import ANCHORS, JOINS, RECLAIMS, RENEWALS, REQUESTS
+from watchword.handlers.store.join_statements import (
+    ANCHORS,
+    COMMANDS,
+    JOINS,
+    RECLAIMS,
+    RENEWALS,
+    REQUESTS,
+)
 from watchword.handlers.store.translate import FOREIGN, translate
 from watchword.schemas.ids import NodeId, TenantId, TokenId
 
@@ -55,7 +62,8 @@ def request_rows(rows: Sequence[Any]) -> dict[RequestKey, RequestRow]:
     }
 
 
-def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
+def tuple_of(values: list[str] | None) -> tuple[str, ...] | None:
+    """Return an array of texts; null stays None."""
     return None if values is None else tuple(values)
 
 
@@ -127,7 +135,7 @@ class ReadingConnection:
                 der=row["der"],
                 not_before=row["not_before"],
                 not_after=row["not_after"],
-                allowed_kinds=_tuple(row["allowed_kinds"]),
+                allowed_kinds=tuple_of(row["allowed_kinds"]),
                 stands=row["is_current"] and not row["revoked"] and row["state"] in _LIVE,
                 tenant=row["tenant"],
                 pool=row["pool"],
@@ -151,7 +159,7 @@ class ReadingConnection:
                 expires_at=row["expires_at"],
                 revoked=row["revoked"],
                 allow_reclaim=row["allow_reclaim"],
-                allowed_kinds=_tuple(row["allowed_kinds"]),
+                allowed_kinds=tuple_of(row["allowed_kinds"]),
                 expect=orjson.loads(row["expect"]),
             )
             for row in await self._fetch(JOINS.read_tokens, ids)
@@ -185,7 +193,7 @@ class ReadingConnection:
                 spki_sha256=row["spki_sha256"],
                 not_before=row["not_before"],
                 not_after=row["not_after"],
-                allowed_kinds=_tuple(row["allowed_kinds"]),
+                allowed_kinds=tuple_of(row["allowed_kinds"]),
                 node_key_uri=row["node_key_uri"],
                 is_current=row["is_current"],
                 revoked=row["revoked"],
@@ -212,7 +220,7 @@ class ReadingConnection:
                     spki_sha256=row["spki_sha256"],
                     not_before=row["not_before"],
                     not_after=row["not_after"],
-                    allowed_kinds=_tuple(row["allowed_kinds"]),
+                    allowed_kinds=tuple_of(row["allowed_kinds"]),
                     node_key_uri=row["statement"],
                     is_current=row["is_current"],
                     revoked=row["revoked"],
@@ -223,6 +231,10 @@ class ReadingConnection:
             )
             for row in await self._fetch(RENEWALS.read, tbs)
         }
+
+    async def open_commands(self, nodes: Sequence[UUID]) -> Mapping[UUID, int]:
+        """See `join.ports.Reads`."""
+        return {row[0]: row[1] for row in await self._fetch(COMMANDS.open_of, nodes)}
 
     async def nodes_by_subject(self, subjects: Sequence[Digest]) -> Mapping[Digest, list[UUID]]:
         """See `join.ports.Reads`."""
@@ -240,7 +252,7 @@ class ReadingConnection:
             row["id"]: Image(
                 **_fields(
                     row,
-                    allowed_kinds=_tuple(row["allowed_kinds"]),
+                    allowed_kinds=tuple_of(row["allowed_kinds"]),
                     expect=orjson.loads(row["expect"]),
                 )
             )
@@ -263,7 +275,9 @@ class ReadingConnection:
         return {
             (row["provider"], row["account"]): CloudAccount(
                 **_fields(
-                    row, regions=_tuple(row["regions"]), allowed_kinds=_tuple(row["allowed_kinds"])
+                    row,
+                    regions=tuple_of(row["regions"]),
+                    allowed_kinds=tuple_of(row["allowed_kinds"]),
                 )
             )
             for row in rows
@@ -274,7 +288,7 @@ class ReadingConnection:
         rows = await self._fetch(ANCHORS.tpm_endorsements, eks)
         return {
             row["ek_sha256"]: TpmEndorsement(
-                **_fields(row, allowed_kinds=_tuple(row["allowed_kinds"]))
+                **_fields(row, allowed_kinds=tuple_of(row["allowed_kinds"]))
             )
             for row in rows
         }

@@ -87,6 +87,27 @@ class RenewalStatements:
 
 
 @dataclass(frozen=True, slots=True)
+class CommandStatements:
+    """One field for each statement of commands to nodes."""
+
+    open_of: str
+    lock: str
+    change: str
+    mark_sent: str
+    sent_with: str
+    activate: str
+    standing: str
+    add: str
+    add_payload: str
+    count_open: str
+    list: str
+    node_of: str
+    lock_due: str
+    prune: str
+    waiting: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReclaimStatements:
     """One field for each statement of reclaim grants."""
 
@@ -102,6 +123,7 @@ class ReclaimStatements:
     revoke: str
 
 
+COMMANDS = load(CommandStatements, "commands.sql")
 RECLAIMS = load(ReclaimStatements, "reclaims.sql")
 RENEWALS = load(RenewalStatements, "renewals.sql")
 JOINS = load(JoinStatements, "joins.sql")

@@ -6,17 +6,20 @@ waits for no worker, and no worker waits for more than one of these transactions
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from watchword.handlers import alerts as alerting
 from watchword.handlers.alerts import AlertRules
+from watchword.handlers.command_events import command_event
 from watchword.handlers.errors import WatchwordError
 from watchword.handlers.join.decisions import decided
+from watchword.handlers.node_events import Change
 from watchword.handlers.snapshots import Floor, Mark, Snapshot
-from watchword.handlers.store import alerts, approvals, journal
+from watchword.handlers.store import alerts, approvals, commands, journal
 from watchword.handlers.store.connection import Connection, Database
+from watchword.handlers.store.join_statements import COMMANDS
 from watchword.handlers.store.statements import load
 from watchword.handlers.store.translate import translated
 from watchword.handlers.windows import (
@@ -297,6 +300,35 @@ async def expire_requests(connection: Connection, tenure: Tenure, *, source: str
 async def prune_requests(connection: Connection, tenure: Tenure, *, over_for_s: float) -> int:
     """Delete up to 5,000 joins that were decided and whose time was over so long ago."""
     return await _prune(connection, tenure, _SQL.prune_requests, over_for_s)
+
+
+# Commands to nodes
+
+
+async def expire_commands(connection: Connection, tenure: Tenure, *, source: str) -> int:
+    """Expire up to 5,000 commands that no node has finished in time; return how many.
+
+    Each appends `node.command.expired` in the same transaction.
+    """
+    async with translated(), connection.transaction():
+        await _hold(connection, tenure)
+        now: datetime = await connection.fetchval(_SQL.now)
+        change = Change("keeper", "its time is over", source, now)
+        rows = [
+            replace(row, state="expired", version=row.version + 1, ended_at=now)
+            for row in await commands.lock_due(connection, now, PRUNED_AT_ONCE)
+        ]
+        if rows:
+            await commands.change(connection, rows)
+        await journal.append(
+            connection, [command_event("node.command.expired", row, change) for row in rows]
+        )
+    return len(rows)
+
+
+async def prune_commands(connection: Connection, tenure: Tenure, *, ended_for_s: float) -> int:
+    """Delete up to 5,000 commands that ended so long ago."""
+    return await _prune(connection, tenure, COMMANDS.prune, ended_for_s)
 
 
 # Pruning

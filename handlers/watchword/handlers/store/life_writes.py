@@ -11,11 +11,12 @@ from watchword.handlers.join.rows import (
     RenewedCertificate,
     RevokedCertificate,
 )
-from watchword.handlers.store.join_reads import ReadingConnection, columns
+from watchword.handlers.store.command_writes import CommandWrites
+from watchword.handlers.store.join_reads import columns
 from watchword.handlers.store.join_statements import RECLAIMS, RENEWALS
 
 
-class LifeWrites(ReadingConnection):
+class LifeWrites(CommandWrites):
     """Part of `join.ports.Session`."""
 
     async def renew(self, renewed: Sequence[RenewedCertificate], now: datetime) -> None:

@@ -37,6 +37,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _LASTING = {
     "attestation_uses": "expires_at IS NULL OR expires_at > '{now}'",
+    "node_commands": "ended_at IS NULL OR ended_at > '{now}'::timestamptz - interval '1 day'",
     "join_requests": "state IN ('pending', 'approved') OR expires_at > '{now}'::timestamptz - interval '1 day'",
 }
 """Which rows are compared: the others are pruned, without an event."""

@@ -18,6 +18,7 @@ import structlog
 from watchword.handlers.prover import Prover
 from watchword.schemas.times import parse_rfc3339
 from watchword.streams.agent.backoff import Pace
+from watchword.streams.agent.commander import Commander, CommandOptions
 from watchword.streams.agent.identity import Identity, with_authorities
 from watchword.streams.agent.join import join_locked
 from watchword.streams.agent.joiner import JoinOptions
@@ -49,6 +50,8 @@ class RunOptions:
     """How often the certificate's life is looked at."""
     tpm: KeysInTpm | None = None
     """Where the node's key is, if it is in a TPM."""
+    commands: CommandOptions | None = None
+    """Whether the machine does what it is told, and how; None: it asks for no commands."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """The process's variables: systemd's are read, the others are the reload command's."""
 
@@ -77,6 +80,7 @@ async def run(
     when the agent is up (also while it waits to be admitted), what it is doing, and that it is alive.
 
     Raises:
+        HandlersUnusable: others can change what commands would run.
         As `join`: a machine that is refused does not go on asking.
     """
     keystore = Keystore(state)
@@ -120,6 +124,13 @@ class _Daemon:
             pace=pace,
             tpm=options.tpm,
         )
+        self._commander = (
+            None
+            if options.commands is None
+            else Commander(
+                keystore, transport, self._trust, options.commands, pace=pace, tpm=options.tpm
+            )
+        )
         self._systemd = Notifier.of(options.environment)
 
     async def work(self) -> None:
@@ -150,11 +161,15 @@ class _Daemon:
         self._systemd.notify(f"STATUS={words}, CSR SHA-256 {progress.csr_sha256}")
 
     def _chores(self) -> Sequence[Chore]:
-        return (
+        chores = [
             Chore("refresh", self._options.refresh_s, self._refresh),
             Chore("watch", self._options.watch_s, self._watch),
             Chore("renew", self._options.watch_s, self._renew),
-        )
+        ]
+        if self._commander is not None and self._options.commands is not None:
+            every_s = self._options.commands.every_s
+            chores.append(Chore("commands", every_s, self._commander.tend))
+        return chores
 
     async def _repeat(self, chore: Chore) -> None:
         while True:

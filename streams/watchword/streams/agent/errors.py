@@ -7,6 +7,7 @@ AgentError                exit 1
 ├── PinMismatch           the keys offered are not the pinned ones, or older than those stored
 ├── StateUnusable         the state directory cannot be used
 ├── StateBusy             another agent works in the state directory (exit 4)
+├── HandlersUnusable      others can change what commands would run (exit 2)
 ├── JoinRefused           the service said no, and no more than that (exit 5)
 ├── RequestNotUsable      the service cannot use this agent's requests
 ├── AnswerNotUsable       a join whose certificate is not for this machine
@@ -55,6 +56,12 @@ class StateBusy(AgentError):
     """Another agent is working in this state directory."""
 
     exit_code = 4
+
+
+class HandlersUnusable(AgentError):
+    """The folder of handlers cannot be used."""
+
+    exit_code = 2
 
 
 class JoinRefused(AgentError):

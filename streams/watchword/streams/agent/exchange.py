@@ -138,7 +138,7 @@ class _HasPublic(Protocol):
 def begin(folder: Path, kind: KeyKind, *, follows: str | None = None) -> Exchange:
     """Make a key and its CSR and write both, whole or not at all; raises `OSError`."""
     key = _generate(kind)
-    csr_der = _make_csr(key)
+    csr_der = make_csr(key)
     files = {_KEY: _key_pem(key), _CSR: csr_der}
     if follows is not None:
         files[_FOLLOWS] = follows.encode()
@@ -201,7 +201,8 @@ def _generate(kind: KeyKind) -> PrivateKey:
             return ed25519.Ed25519PrivateKey.generate()
 
 
-def _make_csr(key: PrivateKey) -> bytes:
+def make_csr(key: PrivateKey) -> bytes:
+    """Return a CSR with an empty subject, DER: what it is for is said elsewhere."""
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
     if isinstance(key, ed25519.Ed25519PrivateKey):
         csr = builder.sign(key, None)

@@ -9,6 +9,7 @@
 ├── crl.der              the last CRL, if there is one
 ├── exchange/            while a join is under way (`exchange`)
 ├── renewal/             the same for a renewal
+├── commands/            what the machine was told to do (`command_journal`)
 ├── identity/, current   once it has succeeded (`identity`)
 └── reloaded             the set for which the reload hook has run
 ```

@@ -39,11 +39,20 @@ class Reporter:
     """Logs each step, and tells whoever listens."""
 
     listener: Listener = say_nothing
+    is_quiet: bool = False
+    """For what happens every minute: only trouble is logged."""
 
     def tell(
         self, step: Step, exchange: Exchange, *, why: str = "", wait_s: float | None = None
     ) -> None:
         """Report a step of this exchange."""
         progress = Progress(step, exchange.csr_sha256.hex(), why, wait_s)
-        _log.info("join goes on", step=step, csr_sha256=progress.csr_sha256, why=why, wait_s=wait_s)
+        log = _log.debug if self.is_quiet and step != "unreachable" else _log.info
+        log(
+            "request goes on" if self.is_quiet else "join goes on",
+            step=step,
+            csr_sha256=progress.csr_sha256,
+            why=why,
+            wait_s=wait_s,
+        )
         self.listener(progress)

@@ -23,12 +23,7 @@ from datetime import datetime
 from hashlib import sha256
 
 import structlog
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from watchword.handlers.crypto.renewals import RenewalEvidence, sign, signed_text
 from watchword.schemas.requests import RENEWAL_ATTESTOR, Claims
@@ -37,14 +32,15 @@ from watchword.schemas.times import parse_rfc3339
 from watchword.streams.agent.answers import read_answer
 from watchword.streams.agent.asking import Asker, is_worth_sending
 from watchword.streams.agent.backoff import Backoff, Pace
-from watchword.streams.agent.errors import AnswerNotUsable, StateUnusable
-from watchword.streams.agent.exchange import Exchange, ExchangeKey, KeyKind, Round
+from watchword.streams.agent.current_key import current_key, reached
+from watchword.streams.agent.errors import AnswerNotUsable
+from watchword.streams.agent.exchange import Exchange, KeyKind, Round
 from watchword.streams.agent.identity import Identity, NodeRecord
 from watchword.streams.agent.installing import install_joined
 from watchword.streams.agent.keystore import Keystore
 from watchword.streams.agent.progress import Reporter
 from watchword.streams.agent.rounds import choose_key, make_round, new_request_id
-from watchword.streams.agent.tpm.node_key import TpmKey, is_in_tpm, read_tpm_key
+from watchword.streams.agent.tpm.node_key import TpmKey
 from watchword.streams.agent.tpm.renewing import KeysInTpm
 from watchword.streams.agent.transport import Transport
 from watchword.streams.agent.trust import TrustKeeper
@@ -105,16 +101,11 @@ class Renewer:
     async def _begun(self, identity: Identity) -> Exchange:
         """Return a fresh key and CSR, on the disk; in the TPM if the current key is."""
         serial = identity.node.serial
-        if not isinstance(_current_key(identity), TpmKey):
+        key, _ = current_key(identity)
+        if not isinstance(key, TpmKey):
             return self._keystore.begin_renewal(self._key_kind, serial)
-        made = await asyncio.to_thread(self._keys_in_tpm(identity).make)
+        made = await asyncio.to_thread(reached(self._tpm).make)
         return self._keystore.begin_renewal_in_tpm(*made, serial)
-
-    def _keys_in_tpm(self, identity: Identity) -> KeysInTpm:
-        if self._tpm is None:
-            message = f"{identity.folder}: the key is in a TPM; run the agent with `--attestor tpm`"
-            raise StateUnusable(message)
-        return self._tpm
 
     def _under_way(self, identity: Identity) -> Exchange | None:
         """Return the renewal that was begun for the current certificate."""
@@ -171,13 +162,13 @@ class Renewer:
 
     async def _written(self, exchange: Exchange, identity: Identity) -> Round:
         """Return a new round, signed with the current key, on the disk."""
-        key, leaf = _current_key(identity), _current_leaf(identity)
+        key, leaf = current_key(identity)
         request_id = new_request_id()
         tbs_sha256 = sha256(leaf.tbs_certificate_bytes).digest()
         text = signed_text(tbs_sha256, exchange.csr_sha256, request_id)
         spki = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         if isinstance(key, TpmKey):
-            vouched = await self._keys_in_tpm(identity).vouch(key.pem, exchange.key_pem(), text)
+            vouched = await reached(self._tpm).vouch(key.pem, exchange.key_pem(), text)
             evidence = RenewalEvidence(tbs_sha256, spki, vouched.signature, vouched.proof)
         else:
             evidence = RenewalEvidence(tbs_sha256, spki, sign(key, text))
@@ -209,28 +200,3 @@ class Renewer:
     def _answer_of(self, current: Round, exchange: Exchange) -> JoinResponse | None:
         token = (current.answer or "").encode()
         return read_answer(token, trust=self._trust.current, exchange=exchange, sent=current)
-
-
-def _current_key(identity: Identity) -> ExchangeKey:
-    """Return the current key; raises `StateUnusable`."""
-    try:
-        pem = identity.key.read_bytes()
-        key = read_tpm_key(pem) if is_in_tpm(pem) else load_pem_private_key(pem, password=None)
-    except (OSError, ValueError, TypeError):
-        raise _unreadable(identity) from None
-    if not isinstance(key, ExchangeKey):
-        message = f"{identity.folder}: the key is of a kind that this agent does not make"
-        raise StateUnusable(message)
-    return key
-
-
-def _current_leaf(identity: Identity) -> x509.Certificate:
-    """Return the current certificate; raises `StateUnusable`."""
-    try:
-        return x509.load_pem_x509_certificate(identity.certificate.read_bytes())
-    except (OSError, ValueError, TypeError):
-        raise _unreadable(identity) from None
-
-
-def _unreadable(identity: Identity) -> StateUnusable:
-    return StateUnusable(f"{identity.folder}: key and certificate cannot be read")

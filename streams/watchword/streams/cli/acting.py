@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from cyclopts import Parameter
 
+from watchword.handlers.kinds import registry
 from watchword.handlers.operators.actor import Actor
 from watchword.handlers.store.connection import Database
 from watchword.streams.cli.options import Shown
@@ -29,7 +30,9 @@ class Acting(Shown):
 
     def actor(self, settings: Settings) -> Actor:
         """Return who acts, for the audit log; raises `BadArgument`."""
-        return Actor(self.who or _user(), self.why, settings.deployment.cluster)
+        deployment = settings.deployment
+        who = self.who or _user()
+        return Actor(who, self.why, deployment.cluster, registry(deployment.kinds))
 
 
 ACTING = Acting()

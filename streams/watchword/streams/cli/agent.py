@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from hashlib import sha256
+from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
@@ -15,7 +16,9 @@ from cyclopts import App, Parameter
 from watchword.handlers.attestors.tpm.names import ek_sha256
 from watchword.handlers.attestors.tpm.structures import read_public_2b
 from watchword.handlers.errors import BadArgument, ConfigRefused
+from watchword.streams import failpoints
 from watchword.streams.agent import bootstrap as bootstrapping
+from watchword.streams.agent.commander import CommandOptions
 from watchword.streams.agent.daemon import RunOptions
 from watchword.streams.agent.daemon import run as run_agent
 from watchword.streams.agent.join import JoinOptions
@@ -109,9 +112,23 @@ async def run(
             negative="",
         ),
     ] = (),
+    handlers: Annotated[
+        Path | None,
+        Parameter(
+            help="A folder with one executable for each kind of command, named as the kind: then the machine does"
+            " what it is told. It and all above it belong to root or this user, and nobody else may write there."
+        ),
+    ] = None,
+    handler_timeout: Annotated[
+        str, Parameter(help="How long a handler may take before it is stopped.")
+    ] = "5m",
+    commands_every: Annotated[
+        str, Parameter(help="How often the service is asked for commands.")
+    ] = "60s",
     options: Joining = JOINING,
 ) -> None:
     """Join if need be, then keep the machine in good standing until SIGTERM or Ctrl-C."""
+    failpoints.load(os.environ)
     settings = options.settings("agent")
     running = RunOptions(
         join=JoinOptions(
@@ -119,6 +136,13 @@ async def run(
         ),
         reload_command=reload_command,
         tpm=keys_in_tpm(options),
+        commands=None
+        if handlers is None
+        else CommandOptions(
+            handlers,
+            every_s=duration(commands_every).total_seconds(),
+            limit_s=duration(handler_timeout).total_seconds(),
+        ),
         environment=os.environ,
     )
     async with _transport(options, settings) as transport:

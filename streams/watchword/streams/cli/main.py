@@ -42,6 +42,8 @@ _COMMANDS = (
     ),
     ("requests", "requests:app", "Joins that wait for an operator."),
     ("nodes", "nodes:app", "Nodes that have joined."),
+    ("kinds", "kinds:app", "Kinds of commands that nodes can be told."),
+    ("commands", "commands:app", "Commands to nodes."),
     ("crl", "crl:app", "Which certificates count no more."),
     ("reclaim", "reclaim:app", "Letting a machine have its node back, once."),
     ("bans", "bans:app", "What evidence may not prove."),

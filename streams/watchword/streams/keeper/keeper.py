@@ -9,8 +9,8 @@ import structlog
 
 from watchword.handlers.errors import StoreUnavailable
 from watchword.handlers.snapshots import Horizon, Snapshot
+from watchword.handlers.store import commands, partitions, standing
 from watchword.handlers.store import keeper as store
-from watchword.handlers.store import partitions, standing
 from watchword.handlers.store.connection import Connection
 from watchword.handlers.store.keeper import LeaseLost, SummaryRules, Tenure
 from watchword.schemas.events import AlertKind
@@ -148,6 +148,7 @@ class Keeper:
         for days in _EXPIRING_DAYS:
             metrics.EXPIRING.labels(str(days)).set(await standing.expiring(connection, days))
         await self._expire_requests(connection)
+        await self._expire_commands(connection)
         await self._prune_rows(connection)
         await self._pass_over_quiet(connection)
         await self._drop_partitions()
@@ -160,6 +161,18 @@ class Keeper:
             metrics.EXPIRED.inc(count)
             if count:
                 _log.info("waiting joins expired", joins=count)
+
+    async def _expire_commands(self, connection: Connection) -> None:
+        count = store.PRUNED_AT_ONCE
+        while count >= store.PRUNED_AT_ONCE:
+            tenure = await self._tenured(connection)
+            count = await store.expire_commands(connection, tenure, source=self._options.source)
+            metrics.EXPIRED_COMMANDS.inc(count)
+            if count:
+                _log.info("commands expired", commands=count)
+        waiting = await commands.waiting(connection)
+        for state in ("queued", "dispatched"):
+            metrics.OPEN_COMMANDS.labels(state).set(waiting.get(state, 0))
 
     async def _prune_rows(self, connection: Connection) -> None:
         options = self._options
@@ -175,6 +188,9 @@ class Keeper:
                 ),
                 "join_requests": await store.prune_requests(
                     connection, tenure, over_for_s=options.join_request_retention_days * _DAY_S
+                ),
+                "node_commands": await store.prune_commands(
+                    connection, tenure, ended_for_s=options.command_retention_days * _DAY_S
                 ),
                 "leases": await store.prune_leases(connection, tenure, expired_for_s=_HOUR_S),
             }

@@ -19,6 +19,14 @@ ALERTS = Counter(
     "watchword_alerts", "Alerts over refusals that were written to the journal", ["kind"]
 )
 EXPIRED = Counter("watchword_keeper_expired_joins", "Joins that waited until their time was over")
+EXPIRED_COMMANDS = Counter(
+    "watchword_keeper_expired_commands", "Commands that no node finished in time"
+)
+OPEN_COMMANDS = Gauge(
+    "watchword_commands_open",
+    "Commands that wait for their node (queued), or for what it says of them (dispatched)",
+    ["state"],
+)
 PRUNED = Counter("watchword_keeper_pruned_rows", "Rows deleted for their age", ["table"])
 PARTITIONS_MADE = Counter("watchword_keeper_partitions_made", "Partitions made ahead")
 PARTITIONS_DROPPED = Counter("watchword_keeper_partitions_dropped", "Partitions past retention")

@@ -55,5 +55,8 @@ class KeeperOptions:
     join_request_retention_days: int = 30
     """How long joins that were decided can be looked up. At least a day: `rebuild --check` counts on it."""
 
+    command_retention_days: int = 30
+    """How long commands that have ended can be looked up. At least a day, for the same reason."""
+
     use_grace_h: float = 1.0
     """How long an expired use is kept: a database that fails over may have a clock that is behind."""

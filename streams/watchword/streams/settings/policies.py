@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, model_validator
 
+from watchword.schemas.commands import Kind as CommandKind
 from watchword.schemas.ids import RESERVED_ATTESTOR_IDS
 from watchword.streams.settings.cloud import CloudIidSettings
 from watchword.streams.settings.limits import AttestorLimits
@@ -39,6 +40,11 @@ class DeploymentSettings(Section):
     on_key_conflict: Literal["evict", "alert-only"] = "evict"
     """What happens when two different keys are renewed from one certificate, which means that its key was
     copied: the node is evicted and its certificates are revoked, or there is only `node.key.conflict`."""
+
+    kinds: Annotated[tuple[CommandKind, ...], Split] = ()
+    """Kinds of commands that this deployment has beside the built-in ones (`watchword kinds list`), such as
+    `backup.run`. Workers and whoever sends commands need the same list: what a worker does not know it does not
+    hand out."""
 
     approval_ttl_s: Annotated[int, Field(ge=60, le=30 * 86_400)] = 86_400
     """How long a join waits for an operator, and how long their word is good: from the first try on. Then the

@@ -105,6 +105,9 @@ class KeeperSettings(Section):
     join_request_retention_days: Annotated[int, Field(ge=1, le=3650)] = 30
     """How long joins that were rejected, have expired or were used can be looked up in PostgreSQL."""
 
+    command_retention_days: Annotated[int, Field(ge=1, le=3650)] = 30
+    """How long commands to nodes that have ended can be looked up in PostgreSQL."""
+
     health_port: Port = 9092
     """Where the keeper serves its health."""
 

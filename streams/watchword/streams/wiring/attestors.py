@@ -9,7 +9,8 @@ from watchword.handlers.attestors.image.verifier import ImageAttestor
 from watchword.handlers.attestors.tpm.verifier import TpmAttestor
 from watchword.handlers.attestors.x509pop.verifier import X509PopAttestor
 from watchword.handlers.errors import ConfigRefused
-from watchword.handlers.join.policy import JoinPolicy, Limits, known_kind
+from watchword.handlers.join.policy import JoinPolicy, Limits
+from watchword.handlers.kinds import known_kind, registry
 from watchword.schemas.ids import ROLES, AttestorId
 from watchword.streams.settings import Settings
 from watchword.streams.settings.cloud import CloudIidSettings
@@ -67,15 +68,16 @@ def installed_attestors(settings: Settings) -> list[object]:
 
 def _built_in(name: str, settings: Settings, trust_domain: str, problems: list[str]) -> object:
     """Return one of ours; what is wrong with its settings goes to `problems`."""
+    registered = registry(settings.deployment.kinds)
     match name:
         case "x509pop":
             certificates = settings.attestors.x509pop or X509PopSettings()
-            return X509PopAttestor(x509pop_config(certificates, trust_domain, problems))
+            return X509PopAttestor(x509pop_config(certificates, trust_domain, registered, problems))
         case "tpm":
-            return TpmAttestor(tpm_config(settings.attestors.tpm or TpmSettings(), problems))
+            section = settings.attestors.tpm or TpmSettings()
+            return TpmAttestor(tpm_config(section, registered, problems))
         case "cloud-iid":
-            section = settings.attestors.cloud_iid or CloudIidSettings()
-            return cloud_iid_attestor(section, problems)
+            return cloud_iid_attestor(settings.attestors.cloud_iid or CloudIidSettings(), problems)
         case "image":
             return ImageAttestor()
         case _:
@@ -88,6 +90,7 @@ def join_policy(settings: Settings) -> JoinPolicy:
     Raises:
         ConfigRefused: a kind is not registered.
     """
+    registered = registry(settings.deployment.kinds)
     problems: list[str] = []
     limits: dict[AttestorId, Limits] = {}
     sections: dict[str, AttestorLimits] = dict(settings.attestors.limits)
@@ -101,7 +104,7 @@ def join_policy(settings: Settings) -> JoinPolicy:
         problems += [
             f"attestors.{name}.kinds: no such kind: {kind}"
             for kind in section.kinds or ()
-            if not known_kind(kind)
+            if not known_kind(kind, registered)
         ]
         limits[AttestorId(name)] = Limits(
             tenants=_set(section.tenants),
@@ -113,7 +116,7 @@ def join_policy(settings: Settings) -> JoinPolicy:
         )
     if problems:
         raise ConfigRefused(problems)
-    return JoinPolicy(limits)
+    return JoinPolicy(limits, registered)
 
 
 def _set(names: tuple[str, ...] | None) -> frozenset[str] | None:

@@ -38,5 +38,6 @@ async def run(settings: Settings) -> None:
                 refusal_retention_days=keeper.refusal_retention_days,
                 inbox_retention_h=keeper.inbox_retention_h,
                 join_request_retention_days=keeper.join_request_retention_days,
+                command_retention_days=keeper.command_retention_days,
             )
         )

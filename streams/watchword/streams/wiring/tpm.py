@@ -1,13 +1,15 @@
 """What `tpm` is told, from its settings and the folder that they name."""
 
+from collections.abc import Collection
+
 from watchword.handlers.attestors.tpm.config import Config, WaitingRoom
 from watchword.handlers.attestors.tpm.endorsement import Anchors, load_anchors
-from watchword.handlers.join.policy import known_kind
+from watchword.handlers.kinds import known_kind
 from watchword.schemas.ids import TenantId
 from watchword.streams.settings.policies import TpmSettings
 
 
-def tpm_config(section: TpmSettings, problems: list[str]) -> Config:
+def tpm_config(section: TpmSettings, registered: Collection[str], problems: list[str]) -> Config:
     """Return the attestor's configuration; whatever is wrong is added to `problems`, all of it."""
     room = section.waiting_room
     if room is None:
@@ -15,7 +17,7 @@ def tpm_config(section: TpmSettings, problems: list[str]) -> Config:
     problems += [
         f"attestors.tpm.waiting_room.kinds: no such kind: {kind}"
         for kind in room.kinds
-        if not known_kind(kind)
+        if not known_kind(kind, registered)
     ]
     anchors = _anchors(section, problems)
     if not anchors.by_subject:

@@ -1,5 +1,6 @@
 """What `x509pop` is told, from its settings and the files that they name."""
 
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,20 +11,22 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from watchword.handlers.attestors.x509pop.chain import Unacceptable, key_of
 from watchword.handlers.attestors.x509pop.config import MATCHABLE, Config, Rule
 from watchword.handlers.crypto.chains import UNREADABLE
-from watchword.handlers.join.policy import known_kind
+from watchword.handlers.kinds import known_kind
 from watchword.schemas.ids import TenantId
 from watchword.streams.settings.policies import X509PopRule, X509PopSettings
 
 _log = structlog.get_logger(__name__)
 
 
-def x509pop_config(section: X509PopSettings, trust_domain: str, problems: list[str]) -> Config:
+def x509pop_config(
+    section: X509PopSettings, trust_domain: str, registered: Collection[str], problems: list[str]
+) -> Config:
     """Return the attestor's configuration; whatever is wrong is added to `problems`, all of it."""
     rules: list[Rule] = []
     bundles: dict[Path, tuple[x509.Certificate, ...]] = {}
     for number, rule in enumerate(section.rules, start=1):
         name = f"attestors.x509pop.rules[{number}]"
-        problems += [f"{name}.{said}" for said in _problems(rule)]
+        problems += [f"{name}.{said}" for said in _problems(rule, registered)]
         if rule.authorities_file not in bundles:
             found = _authorities(rule.authorities_file, f"{name}.authorities_file", problems)
             bundles[rule.authorities_file] = found
@@ -42,14 +45,16 @@ def x509pop_config(section: X509PopSettings, trust_domain: str, problems: list[s
     return Config(trust_domain, tuple(rules), timedelta(seconds=section.own_grace_s))
 
 
-def _problems(rule: X509PopRule) -> list[str]:
+def _problems(rule: X509PopRule, registered: Collection[str]) -> list[str]:
     found: list[str] = []
     if not rule.match:
         found.append('match: empty; say { commonName = "*" } if every certificate is meant')
     if unknown := sorted(rule.match.keys() - MATCHABLE):
         known = ", ".join(sorted(MATCHABLE))
         found.append(f"match: no such field: {', '.join(unknown)} (there is: {known})")
-    found += [f"kinds: no such kind: {kind}" for kind in rule.kinds if not known_kind(kind)]
+    found += [
+        f"kinds: no such kind: {kind}" for kind in rule.kinds if not known_kind(kind, registered)
+    ]
     return found
 
 

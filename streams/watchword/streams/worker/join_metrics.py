@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from prometheus_client import Counter
 
-from watchword.handlers.join.candidate import Candidate, NotJudged, Refusal
+from watchword.handlers.join.candidate import Candidate, Fetch, NotJudged, Refusal
+from watchword.handlers.join.dispatching import Dispatch
 from watchword.handlers.join.records import Answer
 from watchword.schemas.reasons import CORE, CORE_BY_ID, OTHER, STANDARD_BY_NAME
 from watchword.schemas.requests import DEFAULT_ATTESTOR
@@ -19,6 +20,12 @@ REQUESTS = Counter(
 )
 RETRIES = Counter("watchword_join_attempts_repeated", "Batches that were judged again.")
 HALVED = Counter("watchword_join_batches_halved", "Batches halved to find what PostgreSQL refuses.")
+
+COMMANDS = Counter(
+    "watchword_commands",
+    "Commands of nodes that asked for them: dispatched, sent again, refused at dispatch, finished.",
+    ["what"],
+)
 
 _NONE = "none"
 _UNKNOWN = "unknown"
@@ -37,7 +44,8 @@ class JoinMetrics:
             for found in attestors
         }
         self._reasons.setdefault(DEFAULT_ATTESTOR, frozenset(STANDARD_BY_NAME))
-        self._reasons["renew"] = frozenset(CORE_BY_ID["renew"])
+        for own in ("renew", "command"):
+            self._reasons[own] = frozenset(CORE_BY_ID[own])
         self._counters: dict[tuple[str, str, str], Counter] = {}
 
     def answered(self, candidate: Candidate, answer: Answer) -> None:
@@ -48,6 +56,8 @@ class JoinMetrics:
         if counter is None:
             counter = self._counters[labels] = REQUESTS.labels(*labels)
         counter.inc()
+        if isinstance(candidate.judgement, Fetch):
+            _count(candidate.judgement.dispatch)
 
     def retried(self, why: str) -> None:
         """Count an attempt that is made again."""
@@ -70,3 +80,10 @@ class JoinMetrics:
                 return reason if reason in CORE else OTHER
             case _:
                 return _NONE
+
+
+def _count(done: Dispatch) -> None:
+    COMMANDS.labels("dispatched").inc(len(done.dispatched))
+    COMMANDS.labels("sent-again").inc(len(done.sent) - len(done.dispatched))
+    COMMANDS.labels("refused").inc(len(done.refused))
+    COMMANDS.labels("finished").inc(len(done.finished))

@@ -28,7 +28,7 @@ from watchword.handlers.hardware_ids import (
     identifies,
     identifying_uuid,
 )
-from watchword.handlers.join.policy import known_kind
+from watchword.handlers.kinds import known_kind
 from watchword.handlers.prover import NoEvidence
 from watchword.schemas.errors import SchemaError
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.joins import Machine, keys
 from watchword.handlers.join.candidate import Candidate, NotJudged
 from watchword.handlers.join.records import Incoming
-from watchword.handlers.join.rows import INVALID, UNSUPPORTED
+from watchword.handlers.join.rows import INVALID
 from watchword.schemas.canonical import b64, canonical, parse_canonical
 from watchword.schemas.requests import MAX_REQUEST_BYTES
 
@@ -73,8 +73,11 @@ def test_csr_that_is_none_is_told_apart() -> None:
     assert found.question.csr_sha256 == sha256(b"no csr at all").digest()
 
 
-def test_kinds_that_are_not_served_here_are_told_apart() -> None:
-    assert read(changed(kind="commands")).problem == NotJudged(UNSUPPORTED, "unsupported-kind")
+def test_kinds_of_requests_are_told_apart() -> None:
+    asked = read(changed(kind="commands"))
+    assert (asked.problem, asked.fetches, asked.renews) == (None, True, False)
+    unheard = NotJudged(INVALID, "undecodable", dead_letter=True)
+    assert read(changed(kind="unheard")).problem == unheard
 
 
 @given(st.binary(max_size=300))

@@ -1,6 +1,6 @@
 """From events to operations, and to batches of them."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -15,6 +15,7 @@ from watchword.handlers.rebuild.fold import (
     Put,
     fold,
 )
+from watchword.schemas.events import CommandEventType
 
 JOINED: dict[str, Any] = {
     "node": {"id": "n1", "joined_at": 5, "state": "adopting", "version": 1},
@@ -121,3 +122,10 @@ def test_what_is_folded_is_not_changed() -> None:
     first = Add("tokens", {"id": "t"}, "uses_left", -1)
     batches([first, Add("tokens", {"id": "t"}, "uses_left", -1)])
     assert first == Add("tokens", {"id": "t"}, "uses_left", -1)
+
+
+@pytest.mark.parametrize("event_type", get_args(CommandEventType))
+def test_each_event_of_a_command_has_its_whole_row(event_type: str) -> None:
+    """Six events of one thing: whichever was last says how it is."""
+    row = {"id": "c1", "state": "queued", "ended_at": None}
+    assert fold(event_type, {"row": row}) == [Put("node_commands", row)]

@@ -26,6 +26,7 @@ from watchword.handlers.attestors.discovery.reasons import REASONS
 from watchword.handlers.crypto import jws
 from watchword.handlers.errors import SignatureBroken
 from watchword.handlers.hardware_ids import identifies, identifying_uuid
+from watchword.handlers.kinds import permits
 from watchword.schemas.canonical import length_prefixed
 from watchword.schemas.errors import SchemaError
 from watchword.schemas.ids import NodeId, Role
@@ -231,9 +232,7 @@ def _kinds(site: DiscoverySite) -> tuple[str, ...]:
 
 
 def _is_for_ramdisks(kind: str) -> bool:
-    return kind in KINDS or any(
-        allowed.endswith(".*") and kind.startswith(allowed[:-1]) for allowed in KINDS
-    )
+    return permits(KINDS, kind)
 
 
 def _facts(assertion: Assertion, known: _Known, csr_sha256: bytes) -> dict[str, str]:

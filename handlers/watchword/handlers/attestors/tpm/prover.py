@@ -72,6 +72,10 @@ class ChipSession(Protocol):
         """Make a key in this TPM; return its TSS2 PRIVATE KEY and a CSR (DER) that it has signed."""
         ...
 
+    def csr(self, key_pem: bytes) -> bytes:
+        """Return a CSR (DER) that a key which `make_node_key` made has signed."""
+        ...
+
     def sign(self, key_pem: bytes, text: bytes) -> bytes:
         """Return the signature (ECDSA with SHA-256, DER) of a key that `make_node_key` made."""
         ...

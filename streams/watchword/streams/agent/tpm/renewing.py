@@ -29,12 +29,28 @@ class KeysInTpm:
         with self._chip.opened() as session:
             return session.make_node_key()
 
+    async def csr(self, current_pem: bytes) -> bytes:
+        """Return a CSR (DER) of the current key; the key is in a TSS2 PRIVATE KEY."""
+        return await asyncio.to_thread(self._csr, current_pem)
+
+    async def sign(self, current_pem: bytes, text: bytes) -> bytes:
+        """Return the current key's signature of a text; the key is in a TSS2 PRIVATE KEY."""
+        return await asyncio.to_thread(self._signed, current_pem, text)
+
     async def vouch(self, current_pem: bytes, next_pem: bytes, text: bytes) -> Vouched:
         """Sign a renewal's text with the current key, and have the next one certified for it.
 
         Both keys are in TSS2 PRIVATE KEYs. A thread works: a discrete TPM takes its time.
         """
         return await asyncio.to_thread(self._vouched, current_pem, next_pem, text)
+
+    def _csr(self, current_pem: bytes) -> bytes:
+        with self._chip.opened() as session:
+            return session.csr(current_pem)
+
+    def _signed(self, current_pem: bytes, text: bytes) -> bytes:
+        with self._chip.opened() as session:
+            return session.sign(current_pem, text)
 
     def _vouched(self, current_pem: bytes, next_pem: bytes, text: bytes) -> Vouched:
         with self._chip.opened() as session:

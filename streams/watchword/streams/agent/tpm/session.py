@@ -139,22 +139,30 @@ class Session:
     def make_node_key(self) -> tuple[bytes, bytes]:
         """Make a P-256 key below the owner's storage root; return its TSS2 PRIVATE KEY and a CSR that it has signed."""
         tsskey: Any = importlib.import_module("tpm2_pytss.tsskey")
-        keys = _keys()
         self._drop_ek()
         key = self._ask(lambda: tsskey.TSSPrivKey.create_ecc(self._esapi))
-        with self._flushed(self._ask(lambda: key.load(self._esapi))) as handle:
-            private = keys.tpm_ecc_private_key(self._esapi, handle)
+        pem = bytes(key.to_pem())
+        return pem, self.csr(pem)
+
+    def csr(self, key_pem: bytes) -> bytes:
+        """Return a CSR that a node's key in this TPM has signed, which is in a TSS2 PRIVATE KEY."""
+        with self._private(key_pem) as private:
             builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
-            csr = builder.sign(private, SHA256())
-        return bytes(key.to_pem()), csr.public_bytes(Encoding.DER)
+            return self._ask(lambda: builder.sign(private, SHA256())).public_bytes(Encoding.DER)
 
     def sign(self, key_pem: bytes, text: bytes) -> bytes:
         """Return the signature of a node's key in this TPM, which is in a TSS2 PRIVATE KEY."""
-        key, keys = _tss_key(key_pem), _keys()
-        self._drop_ek()
-        with self._flushed(self._ask(lambda: key.load(self._esapi))) as handle:
-            private = keys.tpm_ecc_private_key(self._esapi, handle)
+        with self._private(key_pem) as private:
             return bytes(self._ask(lambda: private.sign(text, ec.ECDSA(SHA256()))))
+
+    @contextmanager
+    def _private(self, key_pem: bytes) -> Generator[Any]:
+        """Give a node's key in this TPM as a private key of `cryptography`."""
+        keys: Any = importlib.import_module("tpm2_pytss.cryptography")
+        key = _tss_key(key_pem)
+        self._drop_ek()  # the key and its parent have to fit beside the attestation key
+        with self._flushed(self._ask(lambda: key.load(self._esapi))) as handle:
+            yield keys.tpm_ecc_private_key(self._esapi, handle)
 
     def pcrs(self) -> dict[str, dict[str, str]]:
         """Return the values of all PCRs of firmware and boot loader, by bank and number, in hexadecimal."""
@@ -345,11 +353,6 @@ class Session:
                 break
             found += [int(handles.handle[n]) for n in range(handles.count)]
         return found
-
-
-def _keys() -> Any:  # noqa: ANN401 - see `library`
-    """Return what makes keys of `cryptography` out of handles."""
-    return importlib.import_module("tpm2_pytss.cryptography")
 
 
 def _tss_key(pem: bytes) -> Any:  # noqa: ANN401 - see `library`
