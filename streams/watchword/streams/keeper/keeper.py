@@ -176,6 +176,9 @@ class Keeper:
                 "join_requests": await store.prune_requests(
                     connection, tenure, over_for_s=options.join_request_retention_days * _DAY_S
                 ),
+                "explain_jobs": await store.prune_explain_jobs(
+                    connection, tenure, expired_for_s=_HOUR_S
+                ),
                 "leases": await store.prune_leases(connection, tenure, expired_for_s=_HOUR_S),
             }
             for table, count in pruned.items():
