@@ -232,6 +232,8 @@ _FOLDS: Final[Mapping[str, Callable[[Mapping[str, Any]], list[Operation]]]] = Ma
         "node.unbanned": _node_changed,
         "node.retired": _node_changed,
         "node.deleted": _node_changed,
+        # What else it takes away is taken from the events before it.
+        "node.purged": _changed("nodes"),
         "node.reclaim.granted": _created("reclaim_grants"),
         "reclaim.revoked": _changed("reclaim_grants"),
         "ban.added": _created("bans"),
