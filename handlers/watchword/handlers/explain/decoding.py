@@ -1,6 +1,6 @@
 """Rows as the journal has them, as the rows of the join core."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -144,7 +144,7 @@ ANCHORS: Mapping[str, Callable[[Row], Any]] = {
 
 
 def _fields(
-    row: Row, names: tuple[str, ...], binary: tuple[str, ...], times: tuple[str, ...]
+    row: Row, names: Iterable[str], binary: Iterable[str], times: Iterable[str]
 ) -> dict[str, Any]:
     fields = {name: row[name] for name in names if name in row and name != "revoked"}
     for name in binary:

@@ -16,7 +16,7 @@ from watchword.handlers.crypto.join_crypto import JoinCrypto
 from watchword.handlers.definition import is_attestor
 from watchword.handlers.explain.explanation import Explanation, Recorded, verdict_of
 from watchword.handlers.explain.facts import request_facts, tell
-from watchword.handlers.explain.past import Moment, PastEvent, Tail
+from watchword.handlers.explain.past import Mark, Moment, Tail
 from watchword.handlers.explain.ports import Archive
 from watchword.handlers.explain.session import PastSession
 from watchword.handlers.explain.steps import steps_of
@@ -176,7 +176,7 @@ def _moments(stored: Stored, tail: Tail, now: datetime, *, as_of_now: bool) -> l
                 "as it was when the outcome was written",
             )
         )
-        if any(_is_of(event, recorded) for event in tail.events):
+        if any(_is_of(mark, recorded) for mark in tail.marks):
             found.append(
                 Moment(
                     at,
@@ -194,19 +194,19 @@ def _moments(stored: Stored, tail: Tail, now: datetime, *, as_of_now: bool) -> l
     return found
 
 
-def _is_of(event: PastEvent, recorded: Recorded) -> bool:
+def _is_of(event: Mark, recorded: Recorded) -> bool:
     """Tell whether an event was written by the transaction that recorded an outcome."""
     if recorded.xid is None:
         return False
     return event.xid == recorded.xid or event.xid & _LOW_BITS == recorded.xid
 
 
-def _own_event(stored: Stored, recorded: Recorded, tail: Tail) -> PastEvent | None:
+def _own_event(stored: Stored, recorded: Recorded, tail: Tail) -> Mark | None:
     """Return the event of the request's own admission, renewal or waiting."""
     csr = Candidate(stored.incoming).question.csr_sha256
     if csr is None:
         return None
-    return next((e for e in tail.events if _is_of(e, recorded) and e.is_about(csr)), None)
+    return next((m for m in tail.marks if _is_of(m, recorded) and m.is_about(csr)), None)
 
 
 def _notes(candidate: Candidate) -> Sequence[str]:

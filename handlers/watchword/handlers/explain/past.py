@@ -4,7 +4,7 @@ The journal tells of every change of every row that a verdict rests on (`rebuild
 event touched is as it is now; of the others, events up to the moment are folded anew.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -29,8 +29,8 @@ NODE_TABLES = frozenset(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PastEvent:
-    """A domain event of the journal, with what it did."""
+class Mark:
+    """A domain event of the journal: when it was, and what it was about."""
 
     seq: int
     xid: int
@@ -40,20 +40,40 @@ class PastEvent:
     """The time that judged and stamped its attempt."""
     type: str
     key: str
-    private: Mapping[str, Any] = field(repr=False)
+    csr_sha256: str | None = None
+    """The CSR that it admits, renews or lets wait, as the journal has it."""
     place: tuple[str, str | None] | None = None
     """Tenant and site of a join that waits; None of other events."""
-
-    def operations(self) -> list[Operation]:
-        """Return what it did; raises `EventUnknown` or `EventBroken`."""
-        return fold(self.type, self.private)
+    was_decided: bool = False
+    """Whether a join that expired had been approved."""
 
     def is_about(self, csr_sha256: bytes) -> bool:
         """Tell whether it admits, renews or lets wait this CSR."""
-        part = "certificate" if self.type in ("node.joined", "node.renewed") else "row"
-        if self.type not in ("node.joined", "node.renewed", "join.waiting"):
-            return False
-        return bool(self.private[part]["csr_sha256"] == b64(csr_sha256))
+        return self.csr_sha256 == b64(csr_sha256)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PastEvent:
+    """An event with what it did."""
+
+    mark: Mark
+    private: Mapping[str, Any] = field(repr=False)
+
+    def operations(self) -> list[Operation]:
+        """Return what it did; raises `EventUnknown` or `EventBroken`."""
+        return fold(self.mark.type, self.private)
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """What an event did to one row, and no more than has to be known to look behind it."""
+
+    mark: Mark
+    did: type[Operation]
+    amount: int = 0
+    """What it added to a number."""
+    revokes: bool = False
+    """Whether it set the time of a revocation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +82,7 @@ class Moment:
 
     now: datetime
     """The time that judges."""
-    hides: Callable[[PastEvent], bool]
+    hides: Callable[[Mark], bool]
     """Whether an event had not happened yet."""
     what: str
     """In words."""
@@ -106,35 +126,47 @@ class Tables:
 
 
 class Tail:
-    """The last events of the journal, by the rows that they touched."""
+    """The last events of the journal, by the rows that they touched. Their contents are not kept."""
 
-    def __init__(self, events: Sequence[PastEvent]) -> None:
-        """Take them in the order of `seq`; raises `EventUnknown` or `EventBroken`."""
-        self.events = events
-        self._by_row: dict[tuple[str, Key], list[tuple[PastEvent, Operation]]] = {}
-        self._by_node: dict[str, list[PastEvent]] = {}
+    def __init__(self, events: Iterable[PastEvent] = ()) -> None:
+        """Take events in the order of `seq`; more may be added."""
+        self.marks: list[Mark] = []
+        self._by_row: dict[tuple[str, Key], list[Touch]] = {}
+        self._by_node: dict[str, list[Mark]] = {}
         for event in events:
-            for operation in event.operations():
-                found = operation.row if isinstance(operation, Put) else operation.key
-                row = (operation.table, row_key(operation.table, found))
-                self._by_row.setdefault(row, []).append((event, operation))
-                if operation.table in NODE_TABLES:
-                    of_node = self._by_node.setdefault(event.key, [])
-                    if not of_node or of_node[-1] is not event:
-                        of_node.append(event)
+            self.add(event)
 
-    def after(self, moment: Moment, table: str, key: Key) -> list[tuple[PastEvent, Operation]]:
+    def add(self, event: PastEvent) -> None:
+        """Take the next event; raises `EventUnknown` or `EventBroken`."""
+        mark = event.mark
+        self.marks.append(mark)
+        is_nodes = False
+        for operation in event.operations():
+            found = operation.row if isinstance(operation, Put) else operation.key
+            touch = Touch(
+                mark,
+                type(operation),
+                operation.amount if isinstance(operation, Add) else 0,
+                isinstance(operation, Patch) and "revoked_at" in operation.changes,
+            )
+            row = (operation.table, row_key(operation.table, found))
+            self._by_row.setdefault(row, []).append(touch)
+            is_nodes = is_nodes or operation.table in NODE_TABLES
+        if is_nodes:
+            self._by_node.setdefault(mark.key, []).append(mark)
+
+    def after(self, moment: Moment, table: str, key: Key) -> list[Touch]:
         """Return what touched a row after a moment, in order."""
-        return [one for one in self._by_row.get((table, key), ()) if moment.hides(one[0])]
+        return [one for one in self._by_row.get((table, key), ()) if moment.hides(one.mark)]
 
     def touched_node(self, moment: Moment, node: str) -> bool:
         """Tell whether anything of a node changed after a moment."""
-        return any(moment.hides(event) for event in self._by_node.get(node, ()))
+        return any(moment.hides(mark) for mark in self._by_node.get(node, ()))
 
-    def touched_rows(self, moment: Moment, table: str) -> Iterable[tuple[Key, PastEvent]]:
-        """Yield each row of a table that was touched after a moment, with the first event that did."""
-        for (name, key), touches in self._by_row.items():
+    def touched_rows(self, moment: Moment, table: str) -> Iterable[Mark]:
+        """Yield of each row of a table that was touched after a moment the first event that did."""
+        for (name, _), touches in self._by_row.items():
             if name == table:
-                first = next((event for event, _ in touches if moment.hides(event)), None)
+                first = next((one.mark for one in touches if moment.hides(one.mark)), None)
                 if first is not None:
-                    yield key, first
+                    yield first

@@ -1,5 +1,6 @@
 """What is recorded of requests, and the journal's tail: reads of explanations, in one READ ONLY snapshot."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -10,7 +11,7 @@ from uuid import UUID
 
 from watchword.handlers.errors import BadArgument
 from watchword.handlers.explain.explanation import Recorded, Verdict
-from watchword.handlers.explain.past import PastEvent, Tail
+from watchword.handlers.explain.past import Mark, PastEvent, Tail
 from watchword.handlers.explain.ports import SubjectOf, UseRow
 from watchword.handlers.join.rows import (
     DEFERRED,
@@ -29,10 +30,10 @@ from watchword.handlers.store.join_statements import JOINS, REQUESTS
 from watchword.handlers.store.statements import load
 from watchword.handlers.store.translate import translated
 
-MOST_EVENTS = 200_000
+MOST_EVENTS = 50_000
 """How far explanations look back, in domain events."""
 
-_AT_ONCE = 2_000
+_AT_ONCE = 200
 _LATE = timedelta(minutes=2)
 """How much earlier than the events around it one may have begun: transactions are shorter than this."""
 
@@ -62,6 +63,9 @@ class ExplainStatements:
 
 
 SQL = load(ExplainStatements, "explaining.sql")
+
+_CERTIFIED = frozenset(("node.joined", "node.renewed"))
+_OF_CSRS = _CERTIFIED | {"join.waiting"}
 
 _CODES = {
     JOINED: "joined",
@@ -114,21 +118,25 @@ class PastReads(ReadingConnection):
             EventUnknown, EventBroken: one of them cannot be folded.
         """
         union = " UNION ALL ".join(SQL.tail_of_shard.format(shard=n) for n in range(SHARDS))
-        found: list[PastEvent] = []
+        pages: list[list[Any]] = []
         async with translated():
             cursor = await self.connection.cursor(SQL.tail.format(union=union))
             while rows := await cursor.fetch(_AT_ONCE):
-                events = [_event(row) for row in rows]
-                found += events
-                if min(event.occurred_at for event in events) < since - _LATE:
+                pages.append(rows)
+                if min(row["occurred_at"] for row in rows) < since - _LATE:
                     break
-                if len(found) > MOST_EVENTS:
+                if len(pages) * _AT_ONCE > MOST_EVENTS:
                     message = (
                         f"more than {MOST_EVENTS} events have happened since: judge it with --now"
                     )
                     raise BadArgument(message)
-        found.reverse()
-        return Tail(found)
+        tail = Tail()
+        while pages:
+            # Machines that join come first: so many events are folded, and then somebody else has a turn.
+            for row in reversed(pages.pop()):
+                tail.add(_event(row))
+            await asyncio.sleep(0)
+        return tail
 
     async def events_of(self, key: str) -> Sequence[PastEvent]:
         """See `explain.ports.Archive`."""
@@ -186,6 +194,8 @@ async def looking_back(database: Database) -> AsyncGenerator[PastReads]:
             translated(),
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
+            # It holds no lock, so nobody waits for a verifier that takes its time.
+            await connection.execute("SET LOCAL idle_in_transaction_session_timeout = '30s'")
             yield PastReads(connection)
     finally:
         connection.terminate()
@@ -214,14 +224,18 @@ def _of_refusal(row: Any, outcome: int | None) -> Recorded:  # noqa: ANN401 - a 
 
 
 def _event(row: Any) -> PastEvent:  # noqa: ANN401 - a record
+    private = json.loads(row["private"])
     said = None if row["value"] is None else json.loads(row["value"])
-    return PastEvent(
+    part = private.get("certificate" if row["type"] in _CERTIFIED else "row") or {}
+    mark = Mark(
         seq=row["seq"],
         xid=row["xid"],
         recorded_at=row["recorded_at"],
         occurred_at=row["occurred_at"],
         type=row["type"],
         key=row["key"],
-        private=json.loads(row["private"]),
+        csr_sha256=part.get("csr_sha256") if row["type"] in _OF_CSRS else None,
         place=None if said is None else (said["tenant"], said["site"]),
+        was_decided=part.get("decided_at") is not None,
     )
+    return PastEvent(mark, private)
