@@ -144,7 +144,12 @@ async def test_who_cannot_delete_a_place_is_told_what_uses_it(
         " VALUES ('aaaaaaaaaaaaaaaa', sha256(''), 'acme', 'gpu', 'berlin', 'node', 'approval', 'test')"
     )
 
-    said = r"nodes \(1\), nodes that are gone \(1\), tokens \(1\), images \(1\)$"
+    await sql.execute(
+        "INSERT INTO join_requests (attestor, subject, csr_sha256, id, state, snapshot, tenant, pool, role, request_id, requested_at,"
+        " expires_at) VALUES ('image', sha256(''), sha256(''), gen_random_uuid(), 'pending', '{}', 'acme', 'gpu', 'node', '', now(), now())"
+    )
+
+    said = r"nodes \(1\), nodes that are gone \(1\), tokens \(1\), images \(1\), joins that wait \(1\)$"
     with pytest.raises(Conflict, match=said):
         await places.delete_place(store, ADA, "pool", "acme", "gpu")
     with pytest.raises(Conflict, match=r"nodes \(1\), images \(1\)$"):

@@ -89,6 +89,10 @@ def _drafted(settings: Settings, draft: Draft, folder: Path) -> Settings:
     changes["limits"] = {**was.limits, **said.limits}
     merged = was.model_copy(update=changes)
     for name, files in draft.anchors.items():
+        # Before anything is written: the name becomes part of a path.
+        if name not in _WITH_ANCHORS:
+            message = f"anchors: {name!r:.80} has none (there is: {', '.join(_WITH_ANCHORS)})"
+            raise BadArgument(message)
         merged = _with_anchors(merged, name, _written(files, folder / f"anchors-{name}"))
     return settings.model_copy(update={"attestors": merged})
 
@@ -127,9 +131,7 @@ def _with_anchors(attestors: AttestorsSettings, name: str, folder: Path) -> Atte
     elif name == "cloud-iid" and attestors.cloud_iid is not None:
         section, field = attestors.cloud_iid, "cloud_iid"
     else:
-        message = (
-            f"anchors: {name} is not configured, or has none (there is: {', '.join(_WITH_ANCHORS)})"
-        )
+        message = f"anchors: {name} is not configured"
         raise BadArgument(message)
     return attestors.model_copy(
         update={field: section.model_copy(update={"anchors_folder": folder})}

@@ -30,7 +30,7 @@ SELECT tenant, id, created_at FROM pools WHERE $1::text IS NULL OR tenant = $1 O
 DELETE FROM pools WHERE tenant = $1 AND id = $2 RETURNING *;
 
 -- uses_of_pool
--- Also what is over: a node that is gone says where it was until it is purged.
+-- Also what is over: a node that is gone says where it was, and its row stays. A join that waits would join nowhere.
 SELECT what, n FROM (
     SELECT 'nodes' AS what, count(*) FILTER (WHERE state NOT IN ('retired', 'deleted')) AS n FROM nodes WHERE tenant = $1 AND pool = $2
     UNION ALL SELECT 'nodes that are gone', count(*) FILTER (WHERE state IN ('retired', 'deleted')) FROM nodes WHERE tenant = $1 AND pool = $2
@@ -40,6 +40,7 @@ SELECT what, n FROM (
     UNION ALL SELECT 'cloud accounts', count(*) FROM cloud_accounts WHERE tenant = $1 AND pool = $2
     UNION ALL SELECT 'enrolled TPMs', count(*) FROM tpm_endorsements WHERE tenant = $1 AND pool = $2
     UNION ALL SELECT 'TPM policies', count(*) FROM tpm_policies WHERE tenant = $1 AND pool = $2
+    UNION ALL SELECT 'joins that wait', count(*) FROM join_requests WHERE tenant = $1 AND pool = $2 AND state IN ('pending', 'approved')
 ) AS uses WHERE n > 0;
 
 -- uses_of_site
@@ -51,6 +52,7 @@ SELECT what, n FROM (
     UNION ALL SELECT 'site keys', count(*) FROM discovery_sites WHERE tenant = $1 AND site = $2
     UNION ALL SELECT 'cloud accounts', count(*) FROM cloud_accounts WHERE tenant = $1 AND site = $2
     UNION ALL SELECT 'enrolled TPMs', count(*) FROM tpm_endorsements WHERE tenant = $1 AND site = $2
+    UNION ALL SELECT 'joins that wait', count(*) FROM join_requests WHERE tenant = $1 AND site = $2 AND state IN ('pending', 'approved')
 ) AS uses WHERE n > 0;
 
 -- create_site
