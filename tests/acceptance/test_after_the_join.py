@@ -123,7 +123,7 @@ def test_what_is_revoked_is_on_the_list_that_gateways_serve(site: Site) -> None:
     authority = x509.load_pem_x509_certificates(
         (site.folder / "revoked" / "current" / "bundle.pem").read_bytes()
     )
-    assert any(crl.is_signature_valid(one.public_key()) for one in authority)  # type: ignore[arg-type]  # ours are EC
+    assert any(crl.is_signature_valid(one.public_key()) for one in authority)
 
 
 def _with(

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.support.anchors import SiteAgent, image
 from tests.support.attestors.scripted import Script, Scripted
-from tests.support.certificates import OperatorCa
+from tests.support.certificates import Held, OperatorCa
 from tests.support.clouds import Cms, Folder, certify
 from tests.support.crypto import TRUST_DOMAIN
 from tests.support.explaining import Asked, disagreements, explain, explain_all, explainer
@@ -170,16 +170,17 @@ async def _images(bench: Bench, store: Database) -> None:
     await join(bench, other, made.prover)
 
 
+def _prover_of(held: Held) -> X509PopProver:
+    return X509PopProver(lambda: held.pem, FileKey(lambda: held.key_pem), TRUST_DOMAIN)
+
+
 async def _certificates(bench: Bench, store: Database) -> None:
     del store
     held, stranger = CA.give(), OperatorCa().give()
     for one, times in ((held, 2), (stranger, 1)):
-        prover = X509PopProver(
-            lambda one=one: one.pem, FileKey(lambda one=one: one.key_pem), TRUST_DOMAIN
-        )
         for _ in range(times):  # the second re-keys the first one's node
-            await join(bench, bench.machine(), prover)
-    prover = X509PopProver(lambda: held.pem, FileKey(lambda: held.key_pem), TRUST_DOMAIN)
+            await join(bench, bench.machine(), _prover_of(one))
+    prover = _prover_of(held)
     machine = bench.machine()
     [challenged] = await bench.ask(await first_request(machine, prover))
     answer = await next_request(bench.machine(), prover, challenged)

@@ -120,8 +120,8 @@ def _with_file(rule: object, names: Mapping[str, str]) -> object:
     if not isinstance(rule, dict):
         return rule
     said = cast("dict[str, Any]", rule)
-    name = said.get("authorities_file")
-    return {**said, "authorities_file": names[name]} if name in names else said
+    made = names.get(str(said.get("authorities_file")))
+    return said if made is None else {**said, "authorities_file": made}
 
 
 def _with_anchors(attestors: AttestorsSettings, name: str, folder: Path) -> AttestorsSettings:
