@@ -21,6 +21,7 @@ from tests.faults.schedule import Say, Schedule
 _WARM_S = 3.0
 _PUBLISHED_S = 60.0
 _SUMMARISED_S = 60.0
+_REBUILT_S = 1200.0
 _SKIPPED = 76
 """A worker's exit status when Kafka's client left out an offset: it is to exit, and not to go on."""
 
@@ -201,7 +202,8 @@ def _evidence(deployment: Deployment) -> Evidence:
 async def _rebuild(deployment: Deployment, findings: Findings) -> None:
     """Fold the journal and compare it with the tables, as an operator would."""
     try:
-        await asyncio.to_thread(deployment.fleet.command, "rebuild", "--check")
+        # A journal of twenty minutes, on a machine that may be busy with something else.
+        await asyncio.to_thread(deployment.fleet.command, "rebuild", "--check", within_s=_REBUILT_S)
     except CommandFailed as error:
         findings.wrong("rebuild --check", str(error))
 

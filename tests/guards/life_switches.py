@@ -2,14 +2,18 @@
 
 import shutil
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
+from uuid import UUID
 
 from watchword.handlers.errors import Refused
-from watchword.handlers.join import deciding, dispatching, holding, renewing
+from watchword.handlers.explain import past, trace
+from watchword.handlers.join import deciding, dispatching, holding, reclaim, renewing
 from watchword.handlers.join.candidate import Refusal
+from watchword.handlers.join.reading import Nodes
 from watchword.handlers.join.rows import NodeRow
 from watchword.handlers.operators import commands as operator_commands
-from watchword.handlers.store import standing
+from watchword.handlers.store import purging, standing
 from watchword.schemas.requests import RENEWAL_ATTESTOR
 from watchword.streams.agent import command_journal, handler_folder
 
@@ -115,6 +119,55 @@ def handlers_may_be_anybodys() -> None:
     _replace(handler_folder.HandlerFolder, "check", check)
 
 
+def named_certificates_are_read_once() -> None:
+    """Take a certificate that an admission names for what some request of the batch saw of it."""
+
+    async def shows(admission: Any, target: UUID, nodes: Nodes) -> bool:  # noqa: ANN401 - as an author's
+        if admission.certificate is None:
+            return False
+        unnoted = Nodes(attrgetter("_loader")(nodes), set(), {})
+        row = await unnoted.certificate(admission.certificate)
+        return row is not None and row.node_id == target and row.is_current and not row.revoked
+
+    _replace(reclaim, "_shows_its_certificate", shows)
+
+
+def explanations_see_today() -> None:
+    """Take rows as they are now for what they were."""
+
+    def after(*_: object) -> list[object]:
+        return []
+
+    def touched_node(*_: object) -> bool:
+        return False
+
+    _replace(past.Tail, "after", after)
+    _replace(past.Tail, "touched_node", touched_node)
+
+
+def facts_are_shown_as_they_are() -> None:
+    """Show bytes of an attestor's author in hexadecimal."""
+    was = trace.shown
+
+    def shown(value: object) -> object:
+        return value.hex() if isinstance(value, bytes) else was(value)
+
+    _replace(trace, "shown", shown)
+
+
+def purges_forget_uses() -> None:
+    """Take what a node used up away with the rest."""
+    was = purging.purge
+
+    async def purge(connection: Any, nodes: Any, *rest: Any) -> Any:  # noqa: ANN401 - as the store's
+        await connection.execute(
+            "DELETE FROM attestation_uses WHERE node_id = ANY($1::uuid[])", nodes
+        )
+        return await was(connection, nodes, *rest)
+
+    _replace(purging, "purge", purge)
+
+
 LIFE_SWITCHES: dict[str, Callable[[], None]] = {
     function.__name__: function
     for function in (
@@ -128,5 +181,9 @@ LIFE_SWITCHES: dict[str, Callable[[], None]] = {
         reports_are_believed,
         commands_are_not_remembered,
         handlers_may_be_anybodys,
+        named_certificates_are_read_once,
+        explanations_see_today,
+        facts_are_shown_as_they_are,
+        purges_forget_uses,
     )
 }

@@ -249,6 +249,30 @@ GUARDS: tuple[Guard, ...] = (
         "authors_speak_as_we_do",
         "tests/integration/join/test_author_roles.py::test_statements_reach_what_was_granted",
     ),
+    Guard(
+        "named certificates are read again",
+        "2",
+        "named_certificates_are_read_once",
+        "tests/integration/join/test_named_certificates.py::test_certificate_that_was_read_for_somebody_else_is_read_again",
+    ),
+    Guard(
+        "explanations look back",
+        "3",
+        "explanations_see_today",
+        "tests/integration/explain/test_verdicts.py::test_each_attestor_and_what_became_of_its_nodes",
+    ),
+    Guard(
+        "facts are harmless",
+        "9",
+        "facts_are_shown_as_they_are",
+        "tests/unit/handlers/explain/test_trace.py::test_bytes_are_never_shown",
+    ),
+    Guard(
+        "purges leave the digests",
+        "10",
+        "purges_forget_uses",
+        "tests/integration/operators/test_purges.py::test_what_was_used_up_banned_or_admitted_stays_so",
+    ),
     # What only shows when processes die: python -m tests.faults --guard NAME.
     Guard(
         "response before acknowledgement",

@@ -41,6 +41,7 @@ from watchword.handlers.reads import (
     Token,
     TokenReads,
 )
+from watchword.handlers.recorder import Fact, Recorder
 from watchword.handlers.verdicts import Admission, Approval, Challenge, Deferral, Subject, is_digest
 from watchword.schemas.canonical import length_prefixed, read_length_prefixed
 from watchword.schemas.errors import SchemaError
@@ -65,6 +66,7 @@ __all__ = [
     "Deferral",
     "Defined",
     "Evidence",
+    "Fact",
     "JoinContext",
     "Node",
     "NodeCertificate",
@@ -74,6 +76,7 @@ __all__ = [
     "OtherProofs",
     "RawTransaction",
     "Reason",
+    "Recorder",
     "Refused",
     "Refuser",
     "RequestReads",
@@ -185,6 +188,21 @@ class JoinContext:
     unseal: Callable[[bytes], bytes]
     others: OtherProofs = field(default_factory=NobodyElse)
     tx: RawTransaction | None = None
+    recorder: Recorder | None = None
+    """Whoever explains a verification; None while machines join."""
+
+    def step(self, number: int, what: str) -> None:
+        """Say which step of the recipe begins, in a sentence that holds if it is passed. For `watchword explain`."""
+        if self.recorder is not None:
+            self.recorder.step(self.attestor, number, what)
+
+    def found(self, **facts: Fact) -> None:
+        """Say what the step has found: parsed public fields and hashes, never a secret. For `watchword explain`.
+
+        Hexadecimal digests are text; bytes are shown by their SHA-256 alone.
+        """
+        if self.recorder is not None:
+            self.recorder.found(self.attestor, facts)
 
     def spend(self, token_id: TokenId) -> None:
         """Take one use of a token. If none is left at settlement, the join is refused."""

@@ -93,7 +93,7 @@ class Fleet:
         """What the processes say."""
         return [child.log for child in self.children.values() if child.log.exists()]
 
-    def command(self, *arguments: str) -> str:
+    def command(self, *arguments: str, within_s: float = 120) -> str:
         """Run one command of the product and return what it prints.
 
         Raises:
@@ -105,7 +105,7 @@ class Fleet:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=within_s,
         )
         if done.returncode:
             raise CommandFailed(arguments, done.returncode, done.stdout + done.stderr)

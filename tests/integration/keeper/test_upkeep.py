@@ -104,6 +104,28 @@ async def test_old_answers_expired_uses_and_dead_relays_are_pruned(
     assert [row["name"] for row in names] == ["keeper", "relay:live"]
 
 
+async def test_explanations_that_nobody_fetched_are_pruned(
+    connection: Connection, options: Options
+) -> None:
+    """A job has a sealed request in it, and an answer about a machine: neither is kept for whoever comes by."""
+    await connection.execute("""
+        INSERT INTO explain_jobs (id, state, asked_at, asked_by, question, expires_at) SELECT
+            gen_random_uuid(), state, clock_timestamp(), state || ago, '{}', clock_timestamp() - ago::interval
+        FROM unnest(ARRAY['asked', 'done']) AS state, unnest(ARRAY['2 hours', '30 minutes', '-1 minute']) AS ago
+    """)
+    keeper = Keeper(options())
+    await keeper.step()
+    await keeper.close(is_idle=True)
+
+    kept = await connection.fetch("SELECT asked_by FROM explain_jobs ORDER BY 1")
+    assert [row[0] for row in kept] == [
+        "asked-1 minute",
+        "asked30 minutes",
+        "done-1 minute",
+        "done30 minutes",
+    ]
+
+
 async def test_pruning_waits_for_no_worker(
     connection: Connection, opened: Database, options: Options
 ) -> None:

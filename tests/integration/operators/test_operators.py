@@ -132,6 +132,33 @@ async def test_what_is_in_use_is_not_deleted(store: Database, sql: Connection) -
 
 
 @pytest.mark.usefixtures("acme")
+async def test_who_cannot_delete_a_place_is_told_what_uses_it(
+    store: Database, sql: Connection
+) -> None:
+    """Otherwise they would look through every table."""
+    await add_node(sql, site="berlin")
+    await add_node(sql, state="retired")
+    await tokens.create_token(store, ADA, ORDER)
+    await sql.execute(
+        "INSERT INTO images (id, secret_sha256, tenant, pool, site, role, second_fact, created_by)"
+        " VALUES ('aaaaaaaaaaaaaaaa', sha256(''), 'acme', 'gpu', 'berlin', 'node', 'approval', 'test')"
+    )
+
+    await sql.execute(
+        "INSERT INTO join_requests (attestor, subject, csr_sha256, id, state, snapshot, tenant, pool, role, request_id, requested_at,"
+        " expires_at) VALUES ('image', sha256(''), sha256(''), gen_random_uuid(), 'pending', '{}', 'acme', 'gpu', 'node', '', now(), now())"
+    )
+
+    said = r"nodes \(1\), nodes that are gone \(1\), tokens \(1\), images \(1\), joins that wait \(1\)$"
+    with pytest.raises(Conflict, match=said):
+        await places.delete_place(store, ADA, "pool", "acme", "gpu")
+    with pytest.raises(Conflict, match=r"nodes \(1\), images \(1\)$"):
+        await places.delete_place(store, ADA, "site", "acme", "berlin")
+    with pytest.raises(Conflict, match=r"pools \(1\), sites \(1\)$"):
+        await places.delete_tenant(store, ADA, "acme")
+
+
+@pytest.mark.usefixtures("acme")
 async def test_what_is_free_is_deleted_and_the_deletion_journalled(
     store: Database, sql: Connection
 ) -> None:

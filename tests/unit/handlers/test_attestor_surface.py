@@ -35,6 +35,7 @@ NAMES = [
     "Deferral",
     "Defined",
     "Evidence",
+    "Fact",
     "JoinContext",
     "Node",
     "NodeCertificate",
@@ -42,6 +43,7 @@ NAMES = [
     "NodeReads",
     "RawTransaction",
     "Reason",
+    "Recorder",
     "Refused",
     "Refuser",
     "RequestReads",
@@ -86,6 +88,8 @@ async def verify(evidence: Evidence, context: JoinContext) -> Admission | Deferr
     assert_type(evidence.claims.serial, str | None)
     assert_type(await context.bindings.get(context.csr_sha256), attestor.NodeId | None)
     assert_type(context.open_state(), bytes | None)
+    context.step(1, "the payload says something")
+    context.found(csr=context.csr_sha256.hex(), bytes=len(evidence.payload), again=True)
     if evidence.payload == b"again":
         return context.request_approval(
             context.csr_sha256, Admission(TenantId("acme"), context.role, "web")

@@ -108,11 +108,27 @@ class Judge:
         *,
         tx: RawTransaction | None = None,
     ) -> None:
-        """Set the judgement of every candidate that has none; `tx` is the lane's.
+        """Set the judgement of every candidate that has none, and order certificates; `tx` is the lane's.
 
         Raises:
             StoreUnavailable, StoreRejected: a typed read failed: the whole attempt is tried again.
             SignerUnavailable: no certificates to be had.
+        """
+        asked = await self.examine(candidates, look, loader, tx=tx)
+        await certify(asked, look.now, self._crypto.signer, self._validity)
+
+    async def examine(
+        self,
+        candidates: Sequence[Candidate],
+        look: Look,
+        loader: Loader,
+        *,
+        tx: RawTransaction | None = None,
+    ) -> list[Candidate]:
+        """Set the judgement of every candidate that has none, without a certificate; return those that may get one.
+
+        Raises:
+            StoreUnavailable, StoreRejected: a typed read failed.
         """
         to_verify: list[tuple[Candidate, Registered, Evidence]] = []
         to_fetch: list[tuple[Candidate, FetchEvidence]] = []
@@ -136,8 +152,7 @@ class Judge:
         if to_fetch:
             await self._fetches.judge(to_fetch, loader, look.now)
         await self._verify_all(to_verify, look.now, loader, tx)
-        certified = [c for c, _ in to_renew] + [c for c, _, _ in to_verify]
-        await certify(certified, look.now, self._crypto.signer, self._validity)
+        return [c for c, _ in to_renew] + [c for c, _, _ in to_verify]
 
     def _examine(
         self, candidate: Candidate, look: Look

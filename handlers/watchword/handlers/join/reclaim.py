@@ -98,7 +98,7 @@ async def which_node(
         raise Refused(JOIN, "banned", tenant_id=admission.tenant)
     by_binding = any(owners[pair] == target for pair in bound)
     by_token = token is not None and reclaims(token, node) and (target in (named, enrolled))
-    by_certificate = await _shows_its_certificate(admission, target, loader, reads)
+    by_certificate = await _shows_its_certificate(admission, target, nodes)
     if not (by_binding or by_token or by_certificate):
         raise refusal
 
@@ -119,14 +119,15 @@ async def which_node(
     return Place(node, bindings)
 
 
-async def _shows_its_certificate(
-    admission: Admission, target: UUID, loader: Loader, reads: set[tuple[str, object]]
-) -> bool:
-    """Tell whether the certificate whose key was proved is the node's current one."""
+async def _shows_its_certificate(admission: Admission, target: UUID, nodes: Nodes) -> bool:
+    """Tell whether the certificate whose key was proved is the node's current one.
+
+    What was read is noted and read again under the node's lock, whether the attestor has looked or not: the
+    row may have been read for another request of the batch, before the node was re-keyed.
+    """
     if admission.certificate is None:
         return False
-    reads.add(("certificate", admission.certificate))
-    row = await loader.get(loader.certificates, admission.certificate)
+    row = await nodes.certificate(admission.certificate)
     return row is not None and row.node_id == target and row.is_current and not row.revoked
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from watchword.handlers.join.approvals import Waiting, key_of, new_request
+from watchword.handlers.join.approvals import ApprovalRules, Waiting, key_of, new_request
 from watchword.handlers.join.candidate import (
     Admit,
     Again,
@@ -85,7 +85,8 @@ async def settle_claimed(
     """Do steps 2 to 6 for candidates whose digests are claimed with `expected` outcomes."""
     # Steps 2 and 3
     wanted = _Wanted(mine)
-    world = await _claimed(session, mine, wanted, now, outcomes)
+    world = World(now, registered_kinds=outcomes.registered_kinds)
+    await _claim_for(session, mine, wanted, world, outcomes.approvals)
     effects = decide(mine, world)
 
     # Step 4
@@ -94,6 +95,15 @@ async def settle_claimed(
     # Step 5
     await _write(session, mine, effects, world.waiting, now, outcomes)
     return effects
+
+
+async def decided(
+    session: Session, mine: Sequence[Candidate], now: datetime, rules: ApprovalRules
+) -> tuple[World, Effects]:
+    """Do steps 2 and 3 alone, for a session that writes nothing: what the settlement would decide on."""
+    world = World(now)
+    await _claim_for(session, mine, _Wanted(mine), world, rules)
+    return world, decide(mine, world)
 
 
 def _claim(candidate: Candidate) -> InboxClaim:
@@ -129,15 +139,15 @@ async def _replay(session: Session, candidates: Sequence[Candidate]) -> None:
         candidate.judgement = Rejudge() if row is None else Replay(row)
 
 
-async def _claimed(
+async def _claim_for(
     session: Session,
     mine: Sequence[Candidate],
     wanted: "_Wanted",
-    now: datetime,
-    outcomes: Outcomes,
-) -> World:
-    """Lock and claim what any admission wants, in the order of locks; read what was lost."""
-    world = World(now, registered_kinds=outcomes.registered_kinds)
+    world: World,
+    rules: ApprovalRules,
+) -> None:
+    """Lock and claim what any admission wants, in the order of locks; note what was read, and what was lost."""
+    now = world.now
     agains = [c.judgement.admission.csr_sha256 for c in mine if isinstance(c.judgement, Again)]
     admits = [c.judgement for c in mine if isinstance(c.judgement, Admit)]
     possible = [a for a in admits if a.objection is None]
@@ -151,7 +161,7 @@ async def _claimed(
     nodes = sorted(stolen.union(asking, rekeyed))
     if nodes:
         world.nodes = await session.lock_nodes(nodes)
-    await _claim_requests(session, mine, world, outcomes)
+    await _claim_requests(session, mine, world, rules)
     granted = [a for a in possible if a.grant is not None]
     if grants := sorted({a.grant for a in granted if a.grant is not None}):
         world.grants = await session.lock_grants(grants)
@@ -182,14 +192,13 @@ async def _claimed(
     world.seen = await read_again(
         session, [c for c in mine if isinstance(c.judgement, Admit | Waits) and c.seen]
     )
-    return world
 
 
 async def _claim_requests(
     session: Session,
     mine: Sequence[Candidate],
     world: World,
-    outcomes: Outcomes,
+    rules: ApprovalRules,
 ) -> None:
     """Claim and lock the join requests that candidates wait on or consume; count who waits already."""
     waits = [(c, c.judgement) for c in mine if isinstance(c.judgement, Waits)]
@@ -201,14 +210,14 @@ async def _claim_requests(
     if not waits and not consumed:
         return
     wanted = {c.digest: new_request(c, w.approval, new_event_id()) for c, w in waits}
-    waiting = Waiting(outcomes.approvals, world.now)
+    waiting = Waiting(rules, world.now)
     if wanted:
         tenants = sorted({request.tenant for request in wanted.values()})
         await session.lock_places(tenants)
         first: dict[RequestKey, NewRequest] = {}
         for request in wanted.values():
             first.setdefault(request.key, request)
-        expires_at = world.now + outcomes.approvals.ttl
+        expires_at = world.now + rules.ttl
         waiting.made = await session.claim_requests(list(first.values()), world.now, expires_at)
         waiting.counted(await session.waiting(tenants))
         for key in waiting.made:

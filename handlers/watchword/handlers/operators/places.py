@@ -94,11 +94,11 @@ async def list_places(database: Database, kind: Place, *, tenant: str | None = N
 async def delete_place(
     database: Database, actor: Actor, kind: Place, tenant: str, name: str
 ) -> Row:
-    """Take away a pool or site that no node and no token names, and return its row.
+    """Take away a pool or site that nothing names, and return its row.
 
     Raises:
         NotFound: there is none of that name.
-        Conflict: nodes or tokens name it, in whatever state they are.
+        Conflict: nodes, tokens or other rows name it, in whatever state they are; it says which, and how many.
     """
     async with database.transaction() as connection:
         now = await operators.clock(connection)

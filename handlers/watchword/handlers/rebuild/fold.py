@@ -240,6 +240,8 @@ _FOLDS: Final[Mapping[str, Callable[[Mapping[str, Any]], list[Operation]]]] = Ma
         "node.command.cancelled": _created("node_commands"),
         "node.command.expired": _created("node_commands"),
         "node.command.finished": _created("node_commands"),
+        # What else it takes away is taken from the events before it.
+        "node.purged": _changed("nodes"),
         "node.reclaim.granted": _created("reclaim_grants"),
         "reclaim.revoked": _changed("reclaim_grants"),
         "ban.added": _created("bans"),

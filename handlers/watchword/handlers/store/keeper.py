@@ -65,6 +65,7 @@ class _Statements:
     prune_leases: str
     now: str
     prune_requests: str
+    prune_explain_jobs: str
 
 
 _SQL = load(_Statements, "keeper.sql")
@@ -347,6 +348,13 @@ async def prune_uses(connection: Connection, tenure: Tenure, *, expired_for_s: f
 async def prune_leases(connection: Connection, tenure: Tenure, *, expired_for_s: float) -> int:
     """Delete the leases of relays that are long gone; return how many there were."""
     return await _prune(connection, tenure, _SQL.prune_leases, expired_for_s)
+
+
+async def prune_explain_jobs(
+    connection: Connection, tenure: Tenure, *, expired_for_s: float
+) -> int:
+    """Delete explanations that expired so long ago, answered or not; return how many there were."""
+    return await _prune(connection, tenure, _SQL.prune_explain_jobs, expired_for_s)
 
 
 async def _prune(connection: Connection, tenure: Tenure, statement: str, seconds: float) -> int:

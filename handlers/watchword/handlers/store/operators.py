@@ -24,12 +24,15 @@ class _Statements:
     create_tenant: str
     list_tenants: str
     delete_tenant: str
+    uses_of_tenant: str
     create_pool: str
     list_pools: str
     delete_pool: str
+    uses_of_pool: str
     create_site: str
     list_sites: str
     delete_site: str
+    uses_of_site: str
     create_token: str
     list_tokens: str
     lock_token: str
@@ -100,7 +103,9 @@ async def list_tenants(connection: Connection) -> list[Row]:
 
 async def delete_tenant(connection: Connection, tenant: str) -> Row:
     """Take a tenant away; raises `NotFound`, or `Conflict` while something is in it."""
-    return await _deleted(connection, f"tenant {tenant}", _SQL.delete_tenant, tenant)
+    return await _deleted(
+        connection, f"tenant {tenant}", _SQL.uses_of_tenant, _SQL.delete_tenant, tenant
+    )
 
 
 async def create_place(
@@ -126,12 +131,21 @@ async def list_places(connection: Connection, kind: Place, tenant: str | None) -
 
 
 async def delete_place(connection: Connection, kind: Place, tenant: str, name: str) -> Row:
-    """Take a pool or site away; raises `NotFound`, or `Conflict` while nodes or tokens name it."""
-    statement = _SQL.delete_pool if kind == "pool" else _SQL.delete_site
-    return await _deleted(connection, f"{kind} {tenant}/{name}", statement, tenant, name)
+    """Take a pool or site away; raises `NotFound`, or `Conflict` that says what names it."""
+    uses, statement = (
+        (_SQL.uses_of_pool, _SQL.delete_pool)
+        if kind == "pool"
+        else (_SQL.uses_of_site, _SQL.delete_site)
+    )
+    return await _deleted(connection, f"{kind} {tenant}/{name}", uses, statement, tenant, name)
 
 
-async def _deleted(connection: Connection, what: str, statement: str, *key: str) -> Row:
+async def _deleted(connection: Connection, what: str, uses: str, statement: str, *key: str) -> Row:
+    # Counted for the operator; what comes between is caught by the foreign keys.
+    if found := await connection.fetch(uses, *key):
+        listed = ", ".join(f"{row['what']} ({row['n']})" for row in found)
+        message = f"{what} is in use: {listed}"
+        raise Conflict(message)
     try:
         row = await connection.fetchrow(statement, *key)
     except asyncpg.ForeignKeyViolationError as error:

@@ -80,8 +80,8 @@ class Renewer:
         self._due: tuple[str, datetime] | None = None
         self._quiet_until_s = 0.0
 
-    async def tend(self) -> Identity | None:
-        """Renew if it is time, or go on with a renewal that was interrupted; return what is new.
+    async def tend(self, *, now: bool = False) -> Identity | None:
+        """Renew if it is time (or `now`), or go on with a renewal that was interrupted; return what is new.
 
         Raises:
             AnswerNotUsable: the service sent a certificate that is not for this node.
@@ -92,7 +92,7 @@ class Renewer:
             return None
         exchange = self._under_way(identity)
         if exchange is None:
-            if not self._is_due(identity.node):
+            if not (now or self._is_due(identity.node)):
                 return None
             exchange = await self._begun(identity)
         _log.info("renewing", node_id=identity.node.node_id, csr_sha256=exchange.csr_sha256.hex())

@@ -1,4 +1,4 @@
-"""`watchword agent bootstrap|join|run|status|tpm`: what runs on the joining machine.
+"""`watchword agent bootstrap|join|run|renew|status|tpm`: what runs on the joining machine.
 
 It imports no server part. Secrets come from files or from standard input, never from the arguments,
 which everybody on the machine can read.
@@ -21,9 +21,11 @@ from watchword.streams.agent import bootstrap as bootstrapping
 from watchword.streams.agent.commander import CommandOptions
 from watchword.streams.agent.daemon import RunOptions
 from watchword.streams.agent.daemon import run as run_agent
+from watchword.streams.agent.exchange import KeyKind
 from watchword.streams.agent.join import JoinOptions
 from watchword.streams.agent.join import join as join_service
 from watchword.streams.agent.progress import Progress
+from watchword.streams.agent.renew import renew as renew_certificate
 from watchword.streams.agent.status import status as status_of
 from watchword.streams.agent.transport import Transport
 from watchword.streams.cli.durations import duration
@@ -147,6 +149,22 @@ async def run(
     )
     async with _transport(options, settings) as transport:
         await run_agent(options.folder(), transport, prover_of(options, transport.clock), running)
+
+
+@app.command
+async def renew(
+    *,
+    key_kind: Annotated[KeyKind, Parameter(help="What kind of key the new one is.")] = "p256",
+    options: Reaching = REACHING,
+) -> None:
+    """Get a new certificate for a new key now, such as after a key may have been seen; exit 5 if it is refused.
+
+    `agent run` renews by itself when two thirds of a certificate's life are over, and stops this command (exit 4).
+    """
+    settings = options.settings()
+    async with _transport(options, settings) as transport:
+        await renew_certificate(options.folder(), transport, key_kind=key_kind)
+    _show_status(options)
 
 
 @app.command

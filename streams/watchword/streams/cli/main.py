@@ -48,6 +48,8 @@ _COMMANDS = (
     ("reclaim", "reclaim:app", "Letting a machine have its node back, once."),
     ("bans", "bans:app", "What evidence may not prove."),
     ("refusals", "refusals:app", "Machines that were refused, and why."),
+    ("explain", "explain:explain", "How a request was judged, step by step."),
+    ("purge", "purge:purge", "Forgetting machines whose nodes are gone."),
     ("rebuild", "rebuild:rebuild", "Fold the journal and compare it with the tables."),
     ("config", "config:app", "The configuration as it was read."),
     ("doctor", "doctor:doctor", "Check a deployment."),

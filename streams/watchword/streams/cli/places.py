@@ -40,7 +40,7 @@ def place_app(kind: Place) -> App:
 
     @app.command
     async def delete(tenant: Tenant, name: Name, /, *, options: Acting = ACTING) -> None:
-        """Take one away that no node and no token names."""
+        """Take one away that nothing names; exit 4 if something does, and what."""
         async with operating(options) as (settings, database):
             await places.delete_place(database, options.actor(settings), kind, tenant, name)
         say(f"{kind} {tenant}/{name} is gone")

@@ -38,7 +38,7 @@ async def list_(*, options: Shown = SHOWN) -> None:
 
 @app.command
 async def delete(tenant: Tenant, /, *, options: Acting = ACTING) -> None:
-    """Take away a tenant that has no pools and sites."""
+    """Take away a tenant that has no pools and sites; exit 4 if it has, and how many."""
     async with operating(options) as (settings, database):
         await places.delete_tenant(database, options.actor(settings), tenant)
     say(f"tenant {tenant} is gone")

@@ -192,6 +192,9 @@ class Keeper:
                 "node_commands": await store.prune_commands(
                     connection, tenure, ended_for_s=options.command_retention_days * _DAY_S
                 ),
+                "explain_jobs": await store.prune_explain_jobs(
+                    connection, tenure, expired_for_s=_HOUR_S
+                ),
                 "leases": await store.prune_leases(connection, tenure, expired_for_s=_HOUR_S),
             }
             for table, count in pruned.items():

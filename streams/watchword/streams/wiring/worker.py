@@ -19,6 +19,7 @@ from watchword.handlers.store.connection import Database
 from watchword.handlers.store.joins import PostgresJoinStore
 from watchword.handlers.store.slots import SlotLimits, Slots
 from watchword.schemas.ids import AttestorId
+from watchword.schemas.topics import JOIN_REQUESTS
 from watchword.streams import failpoints
 from watchword.streams.settings import Settings
 from watchword.streams.signer.client import SocketSigner
@@ -26,8 +27,11 @@ from watchword.streams.wiring.attestors import enabled_attestors, join_policy
 from watchword.streams.wiring.cloud_iid import tending
 from watchword.streams.wiring.connections import database_url, kafka_connection
 from watchword.streams.wiring.database_watch import watching
+from watchword.streams.wiring.explain import drafted, explainer
+from watchword.streams.worker.explain_desk import Desk, attended
 from watchword.streams.worker.join_metrics import JoinMetrics
 from watchword.streams.worker.options import Judging, WorkerLimits, WorkerOptions
+from watchword.streams.worker.request_log import RequestLog
 from watchword.streams.worker.run import run_worker
 
 
@@ -90,6 +94,7 @@ async def judging(
         stack.push_async_callback(store.close)
         signer = SocketSigner(settings.signer.socket)
         stack.push_async_callback(signer.close)
+        crypto = keys.join_crypto(signer)
         service = create_join_service(
             store,
             JoinClock(
@@ -100,7 +105,7 @@ async def judging(
                 approval_ttl=timedelta(seconds=deployment.approval_ttl_s),
             ),
             JoinEvents(settings.worker.name, f"/watchword/{deployment.cluster}/verifier"),
-            keys.join_crypto(signer),
+            crypto,
             [metered(one, REGISTRY) for one in every if is_attestor(one)],
             JoinSeams(
                 policy,
@@ -114,4 +119,12 @@ async def judging(
         with_sql = [AttestorId(a.id) for a in attestors if brings_sql(a)]  # type: ignore[attr-defined]  # looked at
         watch = await stack.enter_async_context(watching(database, url, with_sql))
         clouds = await stack.enter_async_context(tending(settings, attestors))
+        desk = Desk(
+            database,
+            settings.worker.name,
+            RequestLog(kafka_connection(settings), JOIN_REQUESTS),
+            explainer(settings, crypto, attestors, policy),
+            partial(drafted, settings, crypto, attestors),
+        )
+        await stack.enter_async_context(attended(desk))
         yield Judging(service, lambda: watch.problem() or clouds(), watch.clock_skew)

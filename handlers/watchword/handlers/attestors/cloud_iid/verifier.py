@@ -53,30 +53,42 @@ class CloudIidAttestor:
         #    only where an operator's grant names its node, which is for the core to see.
 
         # Step 1
+        context.step(1, "the evidence is one identity of one cloud")
         try:
             shown = CloudEvidence.decode(evidence.payload)
         except SchemaError:
             raise refuse("malformed") from None
 
         # Step 2
+        context.step(2, "the cloud signed it")
+        context.found(provider=shown.provider)
         try:
             identity = self._prove(shown, context)
         except Unproven as error:
             raise refuse(error.reason) from None
 
         # Step 3
+        context.step(
+            3,
+            "an operator named the account, has not revoked it, and lets its region and role join",
+        )
+        context.found(account=identity.account, instance=identity.instance, region=identity.region)
         account = await context.anchors.cloud_account(identity.provider, identity.account)
         if account is None:
             raise refuse("account-unknown")
         _check(account, identity, context.role)
 
         # Step 4
+        context.step(4, "an operator agrees, if the account asks for it")
+        context.found(tenant=account.tenant, pool=account.pool, approval=account.approval)
         bind = instance_digest(identity)
         grant = _grant(account, identity, bind)
         if account.approval and not await context.requests.approved(bind, grant):
             return context.request_approval(bind, grant, _facts(identity))
 
         # Step 5
+        context.step(5, "the instance is used up for ever, and bound to its node")
+        context.found(subject=bind.hex())
         if await context.bindings.get(bind) is None:
             context.use_once(bind)
         return grant

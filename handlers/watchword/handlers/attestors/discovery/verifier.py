@@ -77,12 +77,24 @@ class DiscoveryAttestor:
         site, assertion = await _vouched(evidence, context)
 
         # Step 3
+        context.step(3, "the site's key is neither revoked nor expired")
+        context.found(
+            tenant=site.tenant, site=site.site, revoked=site.revoked, key_expires_at=site.expires_at
+        )
         if site.revoked:
             raise refuse("site-revoked", tenant_id=site.tenant)
         if site.expires_at is not None and site.expires_at <= context.now:
             raise refuse("site-expired", tenant_id=site.tenant)
 
         # Step 4
+        context.step(
+            4, "the assertion is about this site and this CSR, and good now, for a short time"
+        )
+        context.found(
+            asserted_site=assertion.site,
+            asserted_csr=assertion.csr_sha256,
+            expires_at=assertion.expiry,
+        )
         if assertion.site != site.site:
             raise refuse("other-site", tenant_id=site.tenant)
         if assertion.csr_sha256 != context.csr_sha256.hex():
@@ -94,14 +106,23 @@ class DiscoveryAttestor:
             raise refuse("too-long", tenant_id=site.tenant)
 
         # Step 5
+        context.step(5, "the machine has a name that tells it from others")
         names = _Names.of(assertion, site)
         if names is None:
             raise refuse("no-machine", tenant_id=site.tenant)
 
         # Step 6
+        context.step(6, "its names contradict nothing that is known of living nodes")
+        context.found(names=len(names.subjects), bound_by=names.bind.hex())
         known = await _known(names, site, context)
 
         # Step 7
+        context.step(7, "an operator agrees, or the site's key says that this machine needs none")
+        context.found(
+            approval=site.approval,
+            rekeys=None if known.ramdisk is None else str(known.ramdisk),
+            others_of_that_name=len(known.others),
+        )
         grant = Admission(
             tenant=site.tenant,
             role=context.role,
@@ -118,6 +139,7 @@ class DiscoveryAttestor:
             return context.request_approval(names.bind, grant, facts)
 
         # Step 8
+        context.step(8, "the assertion's nonce is used up")
         nonce = length_prefixed(site.kid.encode(), bytes.fromhex(assertion.nonce))
         context.use_once(sha256(nonce).digest(), expires_at=expires_at + _KEPT)
         return grant
@@ -171,6 +193,7 @@ class _Known:
 async def _vouched(evidence: Evidence, context: JoinContext) -> tuple[DiscoverySite, Assertion]:
     """Return the row of the key that signed, and what it signed."""
     # Step 1
+    context.step(1, "the evidence is a JWS of bounded size that names a site's key")
     token = evidence.payload
     if len(token) > MAX_ASSERTION_BYTES:
         raise refuse("malformed")
@@ -180,6 +203,8 @@ async def _vouched(evidence: Evidence, context: JoinContext) -> tuple[DiscoveryS
         raise refuse("malformed") from None
 
     # Step 2
+    context.step(2, "the key is known and its signature holds")
+    context.found(site_key=kid)
     site = await context.anchors.discovery_site(kid)
     if site is None:
         raise refuse("unknown-site")

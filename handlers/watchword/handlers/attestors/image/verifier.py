@@ -69,12 +69,20 @@ class ImageAttestor:
         #    without. Evidence that nobody asked for is refused.
 
         # Step 1
+        context.step(
+            1, "the payload is an image's id and secret, and perhaps another attestor's evidence"
+        )
         try:
             said = decode(evidence.payload)
         except SchemaError:
             raise refuse("malformed") from None
 
         # Step 2
+        context.step(2, "the image exists, and the secret is its own")
+        context.found(
+            image=said.shown.id,
+            second_evidence=None if said.second is None else said.second.attestor,
+        )
         image = await context.anchors.image(said.shown.id)
         digest = sha256(said.shown.secret).digest()
         same = hmac.compare_digest(digest, _NOBODYS if image is None else image.secret_sha256)
@@ -84,6 +92,13 @@ class ImageAttestor:
             raise refuse("bad-secret", tried=said.shown.id)
 
         # Step 3
+        context.step(3, "the image is neither revoked nor expired, and for machines of this role")
+        context.found(
+            tenant=image.tenant,
+            revoked=image.revoked,
+            expires_at=image.expires_at,
+            role_of_image=image.role,
+        )
         if image.revoked:
             raise refuse("revoked", tenant_id=image.tenant, tried=image.id)
         if image.expires_at is not None and image.expires_at <= context.now:
@@ -92,15 +107,21 @@ class ImageAttestor:
             raise refuse("wrong-role", tenant_id=image.tenant, tried=image.id)
 
         # Step 4: which node it is, an image cannot expect
+        context.step(4, "the claims are what the image expects")
+        context.found(expects=", ".join(sorted(image.expect)) or "nothing")
         if "node" in image.expect or not meets(image.expect, evidence.claims):
             raise refuse("expectation", tenant_id=image.tenant, tried=image.id)
 
         # Step 5
+        context.step(5, "a machine that may use the image once only has a UUID that can name one")
+        context.found(once_per_machine=image.once_per_machine)
         machine = identifying_uuid(evidence.claims.product_uuid)
         if image.once_per_machine and machine is None:
             raise refuse("no-machine", tenant_id=image.tenant, tried=image.id)
 
         # Step 6
+        context.step(6, "the second fact is there")
+        context.found(second_fact=image.second_fact, pool=image.pool, site=image.site)
         found = await self._second_fact(image, said, evidence.claims, context)
         if isinstance(found, Admission) and image.once_per_machine and machine is not None:
             context.use_once(sha256(length_prefixed(image.id.encode(), machine.encode())).digest())

@@ -47,12 +47,15 @@ class JoinTokenAttestor:
         #    the token expects of the claims is the core's to compare.
 
         # Step 1
+        context.step(1, "the payload is a token's id and 32 bytes of secret")
         try:
             token_id, secret = decode(evidence.payload)
         except SchemaError:
             raise refuse("malformed") from None
 
         # Step 2
+        context.step(2, "the token exists, and the secret is its own")
+        context.found(token=token_id)
         token = await context.tokens.get(token_id)
         shown = sha256(secret).digest()
         same = hmac.compare_digest(shown, _NOBODYS if token is None else token.secret_sha256)
@@ -62,6 +65,13 @@ class JoinTokenAttestor:
             raise refuse("bad-secret", tried=token_id)
 
         # Step 3
+        context.step(3, "the token is neither revoked nor expired, and has uses left")
+        context.found(
+            tenant=token.tenant,
+            revoked=token.revoked,
+            expires_at=token.expires_at,
+            uses_left=token.uses_left,
+        )
         if token.revoked:
             raise refuse("revoked", tenant_id=token.tenant, tried=token_id)
         if token.expires_at is not None and token.expires_at <= context.now:
@@ -70,10 +80,14 @@ class JoinTokenAttestor:
             raise refuse("used-up", tenant_id=token.tenant, tried=token_id)
 
         # Step 4
+        context.step(4, "the token is for machines of this role")
+        context.found(role_of_token=token.role)
         if token.role != context.role:
             raise refuse("wrong-role", tenant_id=token.tenant, tried=token_id)
 
         # Step 5
+        context.step(5, "one use is spent")
+        context.found(pool=token.pool, site=token.site, allow_reclaim=token.allow_reclaim)
         context.spend(token.id)
         named = token.expect.get("node") if token.allow_reclaim else None
         return Admission(

@@ -102,50 +102,83 @@ class TpmAttestor:
         # 11. A TPM from the waiting room, or enrolled so, waits for an operator.
 
         # Step 1
+        context.step(
+            1,
+            "public areas and certificates are within their bounds, and the keys fit for their parts",
+        )
         shown = _decoded(evidence)
         ek, ak = _keys(shown)
 
         # Step 2
+        context.step(2, "the TPM is enrolled, bound to a node, or genuine and in the waiting room")
+        context.found(
+            ek=ek_sha256(ek).hex(),
+            ak=sha256(ak.name).hexdigest(),
+            ek_certificate=bool(shown.certificate),
+        )
         grant, waits = await self._grant(shown, ek, ak, context)
 
         # Step 3
+        context.step(3, "the pool's policy can be read")
+        context.found(tenant=grant.tenant, pool=grant.pool, waits_for_an_operator=waits)
         policy = await _policy(grant, context)
 
         # Step 4
+        context.step(4, "it answers a challenge; without an answer it gets one")
+        context.found(pcrs=", ".join(map(str, policy.pcrs)), answered=shown.answer is not None)
         if shown.answer is None:
             return _challenge(ek, ak, policy, context)
         answer = shown.answer
 
         # Step 5
+        context.step(
+            5, "the state opens for this CSR and role, has not expired, and is for these very keys"
+        )
         state = _opened(context)
         if state[2 * _DIGEST :] != ek_sha256(ek) + sha256(ak.name).digest():
             raise refuse("challenge")
         secret, qualified_by = state[:_DIGEST], state[_DIGEST : 2 * _DIGEST]
 
         # Step 6
+        context.step(6, "endorsement key and attestation key are in one TPM")
         if not hmac.compare_digest(answer.secret, secret):
             raise refuse("activation")
 
         # Step 7
+        context.step(
+            7,
+            "the quote is the attestation key's, for this challenge and CSR, over the values shown",
+        )
         quote = _quote(answer, ak, qualified_by)
 
         # Step 8
+        context.step(8, "the policy is met: bank, PCRs, values, log and events")
+        context.found(
+            resets=quote.clock.resets,
+            restarts=quote.clock.restarts,
+            firmware=f"{quote.firmware:016x}",
+        )
         try:
             met = judge(policy, quote, answer.log)
         except NotMet as error:
             raise refuse(error.reason, tenant_id=grant.tenant) from None
 
         # Step 9
+        context.step(9, "a certification of the CSR's own key holds, if there is one")
+        context.found(certification=answer.certification is not None)
         if answer.certification is not None:
             _check_certification(answer, ak, qualified_by, context)
             grant = replace(grant, node_key_uri=statement_of(ak))
 
         # Step 10
+        context.step(10, "values that are not listed are those first seen of the node")
+        context.found(unlisted=", ".join(str(pcr) for pcr in sorted(met.unlisted)) or "none")
         if met.unlisted:
             seen = await _first_seen(met, ek, grant, context)
             grant = replace(grant, subjects=grant.subjects + seen)
 
         # Step 11
+        context.step(11, "an operator agrees, if it has to wait")
         subject = ek_sha256(ek)
         if waits and not await context.requests.approved(subject, grant):
             return context.request_approval(subject, grant, _facts(ek, ak, quote, met.bank))

@@ -69,6 +69,7 @@ class X509PopAttestor:
         # 6. One certificate is one node's: its key is bound for good.
 
         # Step 1
+        context.step(1, "the evidence is certificates within their bounds")
         shown = _decoded(evidence)
         try:
             leaf = load(shown.leaf)
@@ -78,14 +79,23 @@ class X509PopAttestor:
             raise refuse("certificate") from None
 
         # Step 2
+        context.step(2, "the certificate is a node's own, or a rule takes it")
         tbs = sha256(leaf.tbs_certificate_bytes).digest()
+        context.found(
+            certificate=tbs.hex(),
+            not_after=leaf.not_valid_after_utc,
+            intermediates=len(intermediates),
+        )
         ours = await context.nodes.certificate(tbs)
+        context.found(issued_here=ours is not None)
         if ours is not None:
             grant = await self._own(ours, tbs, context)
         else:
             grant = await self._operators(leaf, intermediates, tbs, context)
 
         # Step 3
+        context.step(3, "it is answered by a signature; without one it gets a challenge")
+        context.found(tenant=grant.tenant, pool=grant.pool, signed=bool(shown.signature))
         if not shown.signature:
             nonce = secrets.token_bytes(NONCE_BYTES)
             return Challenge(
@@ -93,6 +103,9 @@ class X509PopAttestor:
             )
 
         # Step 4
+        context.step(
+            4, "the state opens for this CSR and role, has not expired, and is for this certificate"
+        )
         try:
             state = context.open_state()
         except SealBroken:
@@ -101,6 +114,7 @@ class X509PopAttestor:
             raise refuse("challenge")
 
         # Step 5
+        context.step(5, "the certificate's key signed trust domain, role, nonce and CSR")
         text = signed_text(
             self._config.trust_domain, context.role, state[:NONCE_BYTES], context.csr_sha256
         )
@@ -108,6 +122,8 @@ class X509PopAttestor:
             raise refuse("signature")
 
         # Step 6
+        context.step(6, "the certificate's key is one node's, for good")
+        context.found(rekeys=None if grant.node_id is None else str(grant.node_id))
         return grant
 
     async def _own(self, ours: NodeCertificate, tbs: bytes, context: JoinContext) -> Admission:

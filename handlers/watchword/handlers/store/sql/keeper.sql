@@ -136,3 +136,9 @@ WITH old AS MATERIALIZED (
     ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED
 )
 DELETE FROM join_requests r USING old WHERE r.attestor = old.attestor AND r.subject = old.subject AND r.csr_sha256 = old.csr_sha256;
+
+-- prune_explain_jobs
+WITH old AS MATERIALIZED (
+    SELECT id FROM explain_jobs WHERE expires_at < clock_timestamp() - make_interval(secs => $1) LIMIT $2 FOR UPDATE SKIP LOCKED
+)
+DELETE FROM explain_jobs j USING old WHERE j.id = old.id;

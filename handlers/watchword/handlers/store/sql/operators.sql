@@ -15,6 +15,11 @@ FROM tenants t ORDER BY t.id;
 -- delete_tenant
 DELETE FROM tenants WHERE id = $1 RETURNING *;
 
+-- uses_of_tenant
+SELECT what, n FROM (
+    SELECT 'pools' AS what, count(*) AS n FROM pools WHERE tenant = $1 UNION ALL SELECT 'sites', count(*) FROM sites WHERE tenant = $1
+) AS uses WHERE n > 0;
+
 -- create_pool
 INSERT INTO pools (tenant, id, created_at) VALUES ($1, $2, $3) ON CONFLICT (tenant, id) DO NOTHING RETURNING *;
 
@@ -23,6 +28,32 @@ SELECT tenant, id, created_at FROM pools WHERE $1::text IS NULL OR tenant = $1 O
 
 -- delete_pool
 DELETE FROM pools WHERE tenant = $1 AND id = $2 RETURNING *;
+
+-- uses_of_pool
+-- Also what is over: a node that is gone says where it was, and its row stays. A join that waits would join nowhere.
+SELECT what, n FROM (
+    SELECT 'nodes' AS what, count(*) FILTER (WHERE state NOT IN ('retired', 'deleted')) AS n FROM nodes WHERE tenant = $1 AND pool = $2
+    UNION ALL SELECT 'nodes that are gone', count(*) FILTER (WHERE state IN ('retired', 'deleted')) FROM nodes WHERE tenant = $1 AND pool = $2
+    UNION ALL SELECT 'tokens', count(*) FROM tokens WHERE tenant = $1 AND pool = $2
+    UNION ALL SELECT 'images', count(*) FROM images WHERE tenant = $1 AND pool = $2
+    UNION ALL SELECT 'site keys', count(*) FROM discovery_sites WHERE tenant = $1 AND pool = $2
+    UNION ALL SELECT 'cloud accounts', count(*) FROM cloud_accounts WHERE tenant = $1 AND pool = $2
+    UNION ALL SELECT 'enrolled TPMs', count(*) FROM tpm_endorsements WHERE tenant = $1 AND pool = $2
+    UNION ALL SELECT 'TPM policies', count(*) FROM tpm_policies WHERE tenant = $1 AND pool = $2
+    UNION ALL SELECT 'joins that wait', count(*) FROM join_requests WHERE tenant = $1 AND pool = $2 AND state IN ('pending', 'approved')
+) AS uses WHERE n > 0;
+
+-- uses_of_site
+SELECT what, n FROM (
+    SELECT 'nodes' AS what, count(*) FILTER (WHERE state NOT IN ('retired', 'deleted')) AS n FROM nodes WHERE tenant = $1 AND site = $2
+    UNION ALL SELECT 'nodes that are gone', count(*) FILTER (WHERE state IN ('retired', 'deleted')) FROM nodes WHERE tenant = $1 AND site = $2
+    UNION ALL SELECT 'tokens', count(*) FROM tokens WHERE tenant = $1 AND site = $2
+    UNION ALL SELECT 'images', count(*) FROM images WHERE tenant = $1 AND site = $2
+    UNION ALL SELECT 'site keys', count(*) FROM discovery_sites WHERE tenant = $1 AND site = $2
+    UNION ALL SELECT 'cloud accounts', count(*) FROM cloud_accounts WHERE tenant = $1 AND site = $2
+    UNION ALL SELECT 'enrolled TPMs', count(*) FROM tpm_endorsements WHERE tenant = $1 AND site = $2
+    UNION ALL SELECT 'joins that wait', count(*) FROM join_requests WHERE tenant = $1 AND site = $2 AND state IN ('pending', 'approved')
+) AS uses WHERE n > 0;
 
 -- create_site
 INSERT INTO sites (tenant, id, created_at) VALUES ($1, $2, $3) ON CONFLICT (tenant, id) DO NOTHING RETURNING *;

@@ -1,0 +1,223 @@
+"""Judging a stored request again, by the engine's own code, at a moment of the past or now.
+
+A request is judged over a while: what its attestor read, it read when the attempt began, and what was looked
+at under locks is as it was when the transaction wrote. So there are several moments that a verdict may be
+of. They are tried in turn, and the first whose verdict is the recorded one is the explanation; if none is,
+the first is shown, and that it differs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from watchword.handlers.attestor import Attestor
+from watchword.handlers.catalog import Catalog
+from watchword.handlers.crypto.join_crypto import JoinCrypto
+from watchword.handlers.definition import is_attestor
+from watchword.handlers.explain.explanation import Explanation, Recorded, verdict_of
+from watchword.handlers.explain.facts import request_facts, tell
+from watchword.handlers.explain.past import Mark, Moment, Tail
+from watchword.handlers.explain.ports import Archive
+from watchword.handlers.explain.session import PastSession
+from watchword.handlers.explain.steps import steps_of
+from watchword.handlers.explain.trace import NotExplained, Trace, Traced
+from watchword.handlers.join.approvals import ApprovalRules
+from watchword.handlers.join.candidate import (
+    Admit,
+    Again,
+    Broken,
+    Candidate,
+    Judgement,
+    NotJudged,
+    Refusal,
+    Rejudge,
+    Theft,
+    Waits,
+)
+from watchword.handlers.join.deciding import World
+from watchword.handlers.join.judging import Judge, JudgingOptions
+from watchword.handlers.join.loading import Loader
+from watchword.handlers.join.policy import JoinPolicy
+from watchword.handlers.join.records import Incoming
+from watchword.handlers.join.settlement import decided
+
+_LOW_BITS = (1 << 32) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A request's bytes, and what is known of when it was judged."""
+
+    incoming: Incoming
+    recorded: Recorded | None
+    sent_at: datetime | None = None
+    """When Kafka took it, for one of which no outcome is recorded."""
+
+
+class Explainer:
+    """Explains with one set of attestors, keys and limits: a deployment's own, or a draft of them."""
+
+    def __init__(
+        self,
+        crypto: JoinCrypto,
+        attestors: Sequence[object],
+        policy: JoinPolicy,
+        options: JudgingOptions,
+        rules: ApprovalRules,
+    ) -> None:
+        """Take the collaborators. Of the crypto neither the signer nor the answers are used."""
+        self._crypto = crypto
+        self._attestors: list[Attestor] = [one for one in attestors if is_attestor(one)]
+        self._policy = policy
+        self._options = options
+        self._rules = rules
+
+    async def explain(
+        self, stored: Stored, archive: Archive, tail: Tail, now: datetime, *, as_of_now: bool
+    ) -> Explanation:
+        """Return how the request is judged.
+
+        Args:
+            stored: The request.
+            archive: Tables and journal, in a snapshot.
+            tail: Every event since the request's own time.
+            now: The database's time.
+            as_of_now: Whether it is judged now, and not at its own time.
+
+        Raises:
+            StoreUnavailable, StoreRejected: a read failed.
+        """
+        recorded = None if stored.recorded is None else stored.recorded
+        first: Explanation | None = None
+        for moment in _moments(stored, tail, now, as_of_now=as_of_now):
+            found = await self._explained(stored, archive, tail, moment)
+            if as_of_now or recorded is None or found.agrees:
+                return found
+            first = first or found
+        if first is None:
+            message = "no moment to judge at"
+            raise RuntimeError(message)
+        why = (
+            "judged again it comes to something else than what is recorded: the configuration, files of anchors"
+            " or keys have changed since, or it rests on what the journal does not tell"
+        )
+        return replace(first, notes=(*first.notes, why))
+
+    async def _explained(
+        self, stored: Stored, archive: Archive, tail: Tail, moment: Moment
+    ) -> Explanation:
+        trace = Trace()
+        candidate = Candidate(stored.incoming)
+        verified, world = await self._judged(candidate, trace, PastSession(archive, tail, moment))
+        steps = steps_of(candidate, trace)
+        tell(steps, candidate, verified, world)
+        return Explanation(
+            request=request_facts(candidate)
+            | {
+                "topic": stored.incoming.topic or None,
+                "partition": stored.incoming.partition if stored.incoming.topic else None,
+                "offset": stored.incoming.offset if stored.incoming.topic else None,
+            },
+            judged={"at": moment.now, "world": moment.what},
+            verdict=verdict_of(candidate),
+            steps=steps,
+            recorded=stored.recorded,
+            notes=tuple(_notes(candidate)),
+        )
+
+    async def _judged(
+        self, candidate: Candidate, trace: Trace, session: PastSession
+    ) -> tuple[Judgement | None, World | None]:
+        """Set the candidate's final judgement; return the one without locks, and what the locks showed."""
+        catalog = Catalog([Traced(one, trace) for one in self._attestors])
+        judge = Judge(catalog, self._crypto, self._policy, self._options)
+        if candidate.problem is None and candidate.csr is not None:
+            known = await session.admissions([candidate.csr.sha256])
+            candidate.admitted_before = known.get(candidate.csr.sha256)
+        look = await session.look([], [], [])
+        loader = Loader(session)
+        try:
+            await judge.examine([candidate], look, loader)
+        finally:
+            await loader.close()
+        verified = candidate.judgement
+        if not isinstance(verified, Admit | Again | Refusal | NotJudged | Theft | Waits):
+            return verified, None
+        world, _ = await decided(session, [candidate], look.now, self._rules)
+        return verified, world
+
+
+def _moments(stored: Stored, tail: Tail, now: datetime, *, as_of_now: bool) -> list[Moment]:
+    """Return the moments at which a request may have been judged, the likeliest first."""
+    recorded = stored.recorded
+    if as_of_now:
+        return [Moment(now, lambda _: False, "as it is now")]
+    if recorded is None:
+        sent_at = stored.sent_at
+        if sent_at is None:
+            return [Moment(now, lambda _: False, "as it is now: no outcome of it is recorded")]
+        return [
+            Moment(sent_at, lambda event: event.occurred_at > sent_at, "as it was when it was sent")
+        ]
+    found: list[Moment] = []
+    at = recorded.at
+    own = _own_event(stored, recorded, tail)
+    if own is not None:
+        seq = own.seq
+        found.append(
+            Moment(at, lambda event: event.seq >= seq, "as it was when the outcome was written")
+        )
+    elif recorded.recorded_at is not None:
+        written = recorded.recorded_at
+        found.append(
+            Moment(
+                at,
+                lambda event: event.recorded_at >= written or _is_of(event, recorded),
+                "as it was when the outcome was written",
+            )
+        )
+        if any(_is_of(mark, recorded) for mark in tail.marks):
+            found.append(
+                Moment(
+                    at,
+                    lambda event: event.recorded_at >= written and not _is_of(event, recorded),
+                    "as it was when the outcome was written, behind others of its batch",
+                )
+            )
+    found.append(
+        Moment(
+            at,
+            lambda event: event.occurred_at >= at or _is_of(event, recorded),
+            "as it was when its attempt began",
+        )
+    )
+    return found
+
+
+def _is_of(event: Mark, recorded: Recorded) -> bool:
+    """Tell whether an event was written by the transaction that recorded an outcome."""
+    if recorded.xid is None:
+        return False
+    return event.xid == recorded.xid or event.xid & _LOW_BITS == recorded.xid
+
+
+def _own_event(stored: Stored, recorded: Recorded, tail: Tail) -> Mark | None:
+    """Return the event of the request's own admission, renewal or waiting."""
+    csr = Candidate(stored.incoming).question.csr_sha256
+    if csr is None:
+        return None
+    return next((m for m in tail.marks if _is_of(m, recorded) and m.is_about(csr)), None)
+
+
+def _notes(candidate: Candidate) -> Sequence[str]:
+    match candidate.judgement:
+        case Broken(why) if why == NotExplained.__name__:
+            return (
+                "this attestor brings its own SQL, which may write: it was not asked again, and nothing is said of it",
+            )
+        case Broken(why):
+            return (f"the attestor could not judge: {why}",)
+        case Rejudge():
+            return ("something that was read would have been judged again",)
+        case _:
+            return ()
