@@ -160,6 +160,9 @@ class Keeper:
             metrics.EXPIRED.inc(count)
             if count:
                 _log.info("waiting joins expired", joins=count)
+        waiting = await store.waiting(connection)
+        metrics.WAITING.set(waiting.joins)
+        metrics.OLDEST_WAITING.set(waiting.oldest_s)
 
     async def _prune_rows(self, connection: Connection) -> None:
         options = self._options

@@ -39,6 +39,8 @@ class JoinMetrics:
         self._reasons.setdefault(DEFAULT_ATTESTOR, frozenset(STANDARD_BY_NAME))
         self._reasons["renew"] = frozenset(CORE_BY_ID["renew"])
         self._counters: dict[tuple[str, str, str], Counter] = {}
+        # A series that begins with its first theft has no increase to alert on.
+        REQUESTS.labels("renew", "refused", "key-conflict")
 
     def answered(self, candidate: Candidate, answer: Answer) -> None:
         """Count one answer."""
