@@ -12,6 +12,7 @@ from watchword.handlers.snapshots import Horizon, Snapshot
 from watchword.handlers.store import keeper as store
 from watchword.handlers.store import partitions, standing
 from watchword.handlers.store.connection import Connection
+from watchword.handlers.store.deployment import check_ids
 from watchword.handlers.store.keeper import LeaseLost, SummaryRules, Tenure
 from watchword.schemas.events import AlertKind
 from watchword.streams import failpoints
@@ -86,6 +87,7 @@ class Keeper:
             self._stand_by()
             return None
         if self._tenure is None:
+            await check_ids(connection)
             _log.info("lease taken", keeper=self.id, epoch=tenure.epoch)
         self._horizon = self._horizon.marked(tenure.mark)
         self._tenure = tenure
