@@ -9,7 +9,12 @@ import pytest
 from watchword.streams.cli.main import make_app
 
 DOCS = Path(__file__).parents[2] / "docs"
-GUIDES = [DOCS / "guides" / "siem.md"]
+GUIDES = [
+    DOCS / "guides" / f"{name}.md"
+    for name in (
+        "siem", "operate", "upgrade", "backup-and-restore", "join-token", "x509pop", "image", "pxe",
+    )
+]  # fmt: skip
 RUNBOOKS = sorted((DOCS / "runbooks").glob("W*.md"))
 _LINE = re.compile(r"^ *\$ (watchword .+)$", re.MULTILINE)
 
