@@ -16,7 +16,7 @@ COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --upgrade --g
   --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv tpm run demo test check vectors bench cases fuzz faults guards docs fix lock clean
+.PHONY: help venv tpm run demo test check vectors bench cases fuzz faults guards docs wheel sbom licences audit fix lock clean
 
 help: ## list the commands
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)$$/\1|\2/p' $(MAKEFILE_LIST) \
@@ -81,13 +81,29 @@ docs: $(STAMP) ## write the generated reference again, and check that links lead
 	$(BIN)/python tools/write_references.py
 	$(BIN)/pytest -q tests/docs
 
+wheel: $(STAMP) ## build the wheel that the image and hosts get, into dist/
+	rm -rf dist
+	$(BIN)/python -m hatchling build --target wheel
+
+sbom: $(STAMP) ## what the wheel brings with it, as CycloneDX, into build/sbom.cdx.json
+	mkdir -p build
+	$(BIN)/cyclonedx-py requirements requirements-server.lock --pyproject pyproject.toml --mc-type application \
+	  --output-reproducible --output-format JSON --output-file build/sbom.cdx.json
+
+licences: $(STAMP) ## write docs/reference/licences.md again, from what is installed
+	$(BIN)/python tools/write_licences.py
+
+audit: $(STAMP) ## ask for advisories on everything that is locked; exit 75 if nobody could be asked
+	$(BIN)/python tools/audit.py requirements.lock requirements-server.lock
+
 fix: $(STAMP) ## format, and repair what lint can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Both locks carry hashes and no address. jgo's own caches stay in this folder.
+# All locks carry hashes and no address; what is shipped is locked to the same versions as what is tested. jgo's own caches stay in this folder.
 lock: $(STAMP) ## resolve the dependencies anew: Python's, and Kafka's jars; needs libtss2-dev
 	$(COMPILE) pyproject.toml $(EXTRAS) --group test --output-file requirements.lock
+	$(COMPILE) pyproject.toml --extra server --constraint requirements.lock --output-file requirements-server.lock
 	$(COMPILE) --group tpm-build --output-file requirements-tpm-build.lock
 	$(COMPILE) pyproject.toml --extra tpm --constraint requirements.lock --output-file requirements-tpm.lock
 	cd $(RUNTIME) && M2_REPO=$(CURDIR)/build/jgo/m2 JGO_CACHE_DIR=$(CURDIR)/build/jgo/cache \

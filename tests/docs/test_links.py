@@ -18,7 +18,7 @@ PAGES = sorted(
 )
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 _TEST = re.compile(
-    r"`((?:unit|integration|acceptance|vectors|benchmarks)/[a-z_/0-9]+\.py)(?:::(test_[a-z0-9_]+))?"
+    r"`((?:unit|integration|acceptance|deploy|vectors|benchmarks)/[a-z_/0-9]+\.py)(?:::(test_[a-z0-9_]+))?"
 )
 
 

@@ -286,6 +286,12 @@ GUARDS: tuple[Guard, ...] = (
         "some_batches_are_slow+the_highest_offset_counts",
         "tests.faults",
     ),
+    Guard(
+        "transaction ids of elsewhere",
+        "1",
+        "transaction_ids_are_not_compared",
+        "tests/integration/backup/test_backup.py::test_a_dump_in_another_cluster_is_noticed_before_anything_is_published",
+    ),
     Guard("producer replacement", "5", "a_wedged_producer_is_kept", "tests.faults"),
     Guard("epoch fence", "1", "cursors_move_without_a_fence", "tests.faults"),
     Guard("savepoint", "3", "refusals_keep_what_was_written", "tests.faults"),

@@ -142,7 +142,7 @@ class Site:
     def await_ready(self, listener: str) -> None:
         """Return when who listens there says that it is ready."""
         deadline = time.monotonic() + READY_S
-        while not _is_ready(self.ports[listener]):
+        while not is_ready(self.ports[listener]):
             logs = "".join(log.read_text() for log in self.folder.glob("*.log"))
             assert time.monotonic() < deadline, f"{listener} is not ready: {logs}"
             time.sleep(0.1)
@@ -181,7 +181,8 @@ def until_said(process: "subprocess.Popen[str]", words: str) -> str:
     pytest.fail(f"it ended ({process.wait()}) without saying {words!r}")
 
 
-def _is_ready(port: int) -> bool:
+def is_ready(port: int) -> bool:
+    """Tell whether who listens at this port says that it is ready."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
             return True

@@ -6,11 +6,13 @@ handlers, and it has to answer while the rest of the process is in trouble.
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from importlib.metadata import version
 
 import structlog
 from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 _log = structlog.get_logger(__name__)
@@ -51,6 +53,31 @@ class Health:
         return found
 
 
+class _Readiness:
+    """Readiness and version as metrics, looked at whenever they are asked for."""
+
+    def __init__(self, health: Health) -> None:
+        self._health = health
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        problems = self._health.problems()
+        yield GaugeMetricFamily(
+            "watchword_ready", "1 if this process is ready for work", value=float(not problems)
+        )
+        failing = GaugeMetricFamily(
+            "watchword_failing_check", "1 for each check that fails", labels=["check"]
+        )
+        for name in problems:
+            failing.add_metric([name], 1.0)
+        yield failing
+        built = GaugeMetricFamily("watchword_build_info", "Always 1", labels=["version"])
+        built.add_metric([version("watchword")], 1.0)
+        yield built
+
+
 class HealthListener:
     """Serves `/healthz`, `/readyz` and `/metrics` on a port of its own."""
 
@@ -62,6 +89,8 @@ class HealthListener:
         self._host = host
         self._port = port
         self._registry = registry
+        self._own = CollectorRegistry()
+        self._own.register(_Readiness(health))
         self._server: asyncio.Server | None = None
 
     @property
@@ -115,10 +144,11 @@ class HealthListener:
                 return 200, "application/json", b'{"alive":true}\n'
             case "/readyz":
                 problems = self._health.problems()
-                body = json.dumps({"ready": not problems, "problems": problems}) + "\n"
-                return 503 if problems else 200, "application/json", body.encode()
+                said = json.dumps({"ready": not problems, "problems": problems}) + "\n"
+                return 503 if problems else 200, "application/json", said.encode()
             case "/metrics":
-                return 200, CONTENT_TYPE_LATEST, generate_latest(self._registry)
+                body = generate_latest(self._own) + generate_latest(self._registry)
+                return 200, CONTENT_TYPE_LATEST, body
             case _:
                 return 404, "text/plain; charset=utf-8", b""
 

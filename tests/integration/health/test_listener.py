@@ -67,6 +67,20 @@ async def test_metrics_are_served(listener: tuple[Health, HealthListener]) -> No
     assert b"watchword_test_total 1.0" in body
 
 
+async def test_readiness_is_a_metric_too(listener: tuple[Health, HealthListener]) -> None:
+    """Prometheus does not look at `/readyz`, and an alert has to name what fails."""
+    health, found = listener
+    request = b"GET /metrics HTTP/1.1\r\n\r\n"
+    assert b"\nwatchword_ready 1.0\n" in (await get(found.port, request))[1]
+
+    health.add_check("kafka", lambda: "no broker answers")
+    _, body = await get(found.port, request)
+
+    assert b"\nwatchword_ready 0.0\n" in body
+    assert b'\nwatchword_failing_check{check="kafka"} 1.0\n' in body
+    assert b"\nwatchword_build_info{version=" in body
+
+
 @pytest.mark.parametrize(
     ("request_bytes", "status"),
     [

@@ -4,6 +4,7 @@ import asyncio
 import time
 
 import pytest
+from prometheus_client import REGISTRY
 
 from tests.support.keepers import Options
 from tests.support.refusals import refuse
@@ -182,6 +183,10 @@ async def test_joins_that_waited_too_long_expire_with_an_event_each(
         ("pending", 3, 1),
         ("rejected", 1, 1),
     ]
+    assert REGISTRY.get_sample_value("watchword_waiting_joins") == 3
+    oldest_s = REGISTRY.get_sample_value("watchword_oldest_waiting_join_seconds")
+    assert oldest_s is not None
+    assert oldest_s >= 40 * 86400
     told = await connection.fetchrow(
         "SELECT count(*) AS n, count(DISTINCT key) AS keys, count(DISTINCT xid) AS transactions,"
         " min(topic) AS topic FROM journal WHERE type = 'join.expired'"

@@ -126,6 +126,7 @@ class Engine:
                     error=str(error) if isinstance(error, StoreRejected) else type(error).__name__,
                     where=place_of(error),
                     requests=len(candidates),
+                    request_id=candidates[0].question.request_id if len(candidates) == 1 else None,
                 )
                 if len(candidates) == 1:
                     await self._give_up(candidates[0], answers)
@@ -296,7 +297,11 @@ class Engine:
                 if candidate.rejudged < MOST_TRIES:
                     again.append(candidate)
                     continue
-                _log.error("reads kept changing", attestor=candidate.attestor)
+                _log.error(
+                    "reads kept changing",
+                    attestor=candidate.attestor,
+                    request_id=candidate.question.request_id,
+                )
                 candidate.judgement = Broken("reads kept changing")
             answer = self._answering.answer(candidate, chain, now)
             answers[candidate.digest] = answer

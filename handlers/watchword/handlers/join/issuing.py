@@ -42,7 +42,10 @@ async def certify(
             # Our own bug: this one alone.
             candidate, _ = admits.pop(error.index)
             _log.error(
-                "certificate order refused", attestor=candidate.attestor, problem=error.problem
+                "certificate order refused",
+                attestor=candidate.attestor,
+                problem=error.problem,
+                request_id=candidate.question.request_id,
             )
             candidate.judgement = Broken("order refused")
             continue

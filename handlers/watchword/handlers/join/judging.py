@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import structlog
+from structlog.contextvars import bind_contextvars
 
 from watchword.handlers.attestor import (
     Evidence,
@@ -230,6 +231,8 @@ class Judge:
         others: Proving,
         loader: Loader,
     ) -> Judgement:
+        # This is a task of its own, and so is what it binds: every line from here on, an author's too, has it.
+        bind_contextvars(request_id=candidate.question.request_id)
         try:
             try:
                 found = await registered.attestor.verify(evidence, context)

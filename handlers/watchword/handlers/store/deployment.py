@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from watchword.handlers.errors import StoreRejected
 from watchword.handlers.store.connection import Connection
 from watchword.handlers.store.statements import load
 
@@ -16,6 +17,7 @@ class _Statements:
     partitions_until: str
     oldest_unpublished: str
     leases: str
+    ids_are_behind: str
 
 
 _SQL = load(_Statements, "deployment.sql")
@@ -69,3 +71,20 @@ async def leases(connection: Connection) -> Leases:
     """Return what is held now."""
     (row,) = await connection.fetch(_SQL.leases)
     return Leases(row["shards_held"], row["leases_held"])
+
+
+async def ids_are_behind(connection: Connection) -> bool:
+    """Tell whether this cluster's transaction ids are behind those of its cursors.
+
+    They never are, but after a dump was loaded into another cluster: what happens there looks as if it
+    had been published long ago, and what waited in the dump is never published.
+    """
+    found: bool = await connection.fetchval(_SQL.ids_are_behind)
+    return found
+
+
+async def check_ids(connection: Connection) -> None:
+    """Raise `StoreRejected` if the transaction ids are behind those of the cursors."""
+    if await ids_are_behind(connection):
+        message = "transaction ids are behind the cursors': a dump was loaded (docs/guides/backup-and-restore.md)"
+        raise StoreRejected(message)

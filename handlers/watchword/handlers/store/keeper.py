@@ -64,6 +64,7 @@ class _Statements:
     prune_uses: str
     prune_leases: str
     now: str
+    waiting: str
     prune_requests: str
     prune_explain_jobs: str
 
@@ -296,6 +297,22 @@ async def expire_requests(connection: Connection, tenure: Tenure, *, source: str
             connection, [decided("expired", row, source=source, now=now) for row in rows]
         )
     return len(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Joins that wait for an operator."""
+
+    joins: int
+    oldest_s: float
+    """How long the oldest has waited; 0 if none does."""
+
+
+async def waiting(connection: Connection) -> Waiting:
+    """Count the joins that wait."""
+    async with translated():
+        joins, oldest_s = await _one(connection, _SQL.waiting)
+    return Waiting(joins, oldest_s)
 
 
 async def prune_requests(connection: Connection, tenure: Tenure, *, over_for_s: float) -> int:

@@ -12,6 +12,7 @@ from watchword.streams.agent.keystore import Keystore
 from watchword.streams.agent.progress import Reporter, Step
 from watchword.streams.agent.transport import Conversation, Transport
 from watchword.streams.agent.trust import Trust, TrustKeeper
+from watchword.streams.logs import about_request
 
 _MAX_RESEND_AFTER_S = 900.0
 
@@ -58,6 +59,10 @@ class Asker:
             TransportRefused: it is not taken.
             StateUnusable: the disk.
         """
+        with about_request(current.request_id):
+            return await self._ask(exchange, current)
+
+    async def _ask(self, exchange: Exchange, current: Round) -> Round | None:
         trouble = Backoff(self._pace)
         step: Step = "sending"
         while step == "sending" or await self._is_worth_it(current):

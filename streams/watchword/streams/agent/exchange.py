@@ -34,7 +34,7 @@ from watchword.handlers.crypto.documents import read_document
 from watchword.schemas.canonical import b64, canonical, unb64
 from watchword.schemas.errors import SchemaError
 from watchword.schemas.ids import Role
-from watchword.schemas.requests import Wire
+from watchword.schemas.requests import JoinRequest, Wire
 from watchword.schemas.responses import Instant
 from watchword.streams.agent import atomic_files
 from watchword.streams.agent.errors import StateUnusable
@@ -72,6 +72,14 @@ class Round(Wire):
     def request_bytes(self) -> bytes:
         """Return what is sent."""
         return unb64(self.request)
+
+    @property
+    def request_id(self) -> str:
+        """The id of the request, by which the service's logs name it too."""
+        try:
+            return JoinRequest.read(self.request_bytes()).request_id
+        except SchemaError:
+            return "unreadable"
 
     def reply_private(self) -> bytes | None:
         """Return the 32 bytes that open the answer, or None if it comes in clear."""

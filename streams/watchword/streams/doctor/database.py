@@ -108,6 +108,15 @@ async def _contents(connection: Connection, now: datetime, days_ahead: int) -> l
     waiting = await deployment.backlog(connection)
     text = f"{waiting.rows} events wait for a relay, the oldest for {waiting.age_s:.0f} s"
     findings.append(warn("journal", text) if waiting.age_s > _MAX_AGE_S else ok("journal", text))
+    if await deployment.ids_are_behind(connection):
+        findings.append(
+            fail(
+                "transaction ids",
+                "behind the cursors': a dump was loaded; see the guide on backups",
+            )
+        )
+    else:
+        findings.append(ok("transaction ids", "the cursors' own"))
     held = await deployment.leases(connection)
     if held.shards == 0:
         findings.append(warn("relay", "no shard is held: no relay is running"))

@@ -34,6 +34,8 @@ class Admitted:
     """SHA-256 of `body`, 32 bytes."""
     csr_sha256: bytes
     """SHA-256 of the CSR's DER, 32 bytes: the record's key."""
+    request_id: str
+    """A UUID, by which every log names the request. It polls nothing: the digest does."""
 
 
 def admit(body: bytes) -> Admitted:
@@ -70,7 +72,7 @@ def admit(body: bytes) -> Admitted:
     except InvalidInput as error:
         raise Rejected(_OF_CSR.get(error.reason, Problem.UNDECODABLE)) from None
 
-    return Admitted(body, sha256(body).digest(), csr.sha256)
+    return Admitted(body, sha256(body).digest(), csr.sha256, request.request_id)
 
 
 def _is_flat(body: bytes) -> bool:

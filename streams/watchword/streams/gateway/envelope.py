@@ -21,6 +21,9 @@ _log = structlog.get_logger(__name__)
 ADDRESS = "watchword.address"
 """Where the scope has the client's address, as limits count it."""
 
+REQUEST_ID = "watchword.request_id"
+"""Where the scope has the id of a request that a worker could judge: a UUID, so no text of the client's."""
+
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"))
 _ORDINARY = re.compile(r"[A-Za-z0-9/{}._-]{1,64}")
 _ALWAYS = ((b"x-content-type-options", b"nosniff"),)
@@ -92,6 +95,7 @@ class Envelope:
             status=status,
             milliseconds=round(seconds * 1000, 1),
             address=scope.get(ADDRESS),
+            request_id=scope.get(REQUEST_ID),
             unlogged_before=self._unlogged,
         )
         self._unlogged = 0

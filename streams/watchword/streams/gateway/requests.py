@@ -106,7 +106,9 @@ class Requests:
                 )
         except (KafkaError, OSError, TimeoutError) as error:
             metrics.SENT.labels("failed").inc()
-            _log.warning("request not sent", error=type(error).__name__)
+            _log.warning(
+                "request not sent", error=type(error).__name__, request_id=admitted.request_id
+            )
             if producer is not None:
                 self._retire(producer)
             raise Unavailable from error

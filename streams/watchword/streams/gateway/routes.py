@@ -19,7 +19,7 @@ from watchword.streams.gateway import metrics
 from watchword.streams.gateway.admission import admit
 from watchword.streams.gateway.answers import Answer, Answers
 from watchword.streams.gateway.bodies import Disconnected, held, read_body
-from watchword.streams.gateway.envelope import ADDRESS
+from watchword.streams.gateway.envelope import ADDRESS, REQUEST_ID
 from watchword.streams.gateway.openapi import openapi_bytes
 from watchword.streams.gateway.options import Limits, Timings
 from watchword.streams.gateway.pending import Pending
@@ -104,6 +104,7 @@ class Joins:
                     # Step 4
                     with metrics.CHECK_SECONDS.time():
                         admitted = admit(body)
+                    request.scope[REQUEST_ID] = admitted.request_id
 
                     # Step 5
                     wait_s = self._valid.take(address)

@@ -12,6 +12,7 @@ from watchword.handlers.snapshots import Horizon, Snapshot
 from watchword.handlers.store import commands, partitions, standing
 from watchword.handlers.store import keeper as store
 from watchword.handlers.store.connection import Connection
+from watchword.handlers.store.deployment import check_ids
 from watchword.handlers.store.keeper import LeaseLost, SummaryRules, Tenure
 from watchword.schemas.events import AlertKind
 from watchword.streams import failpoints
@@ -86,6 +87,7 @@ class Keeper:
             self._stand_by()
             return None
         if self._tenure is None:
+            await check_ids(connection)
             _log.info("lease taken", keeper=self.id, epoch=tenure.epoch)
         self._horizon = self._horizon.marked(tenure.mark)
         self._tenure = tenure
@@ -161,6 +163,9 @@ class Keeper:
             metrics.EXPIRED.inc(count)
             if count:
                 _log.info("waiting joins expired", joins=count)
+        waiting = await store.waiting(connection)
+        metrics.WAITING.set(waiting.joins)
+        metrics.OLDEST_WAITING.set(waiting.oldest_s)
 
     async def _expire_commands(self, connection: Connection) -> None:
         count = store.PRUNED_AT_ONCE

@@ -1,6 +1,10 @@
 """What a keeper counts."""
 
+from typing import get_args
+
 from prometheus_client import Counter, Gauge
+
+from watchword.schemas.events import AlertKind
 
 ACTIVE = Gauge("watchword_keeper_active", "1 if this keeper has the lease, 0 if it stands by")
 LAST_ROUND = Gauge(
@@ -18,6 +22,13 @@ RECORDED = Counter(
 ALERTS = Counter(
     "watchword_alerts", "Alerts over refusals that were written to the journal", ["kind"]
 )
+WAITING = Gauge("watchword_waiting_joins", "Joins that wait for an operator")
+OLDEST_WAITING = Gauge(
+    "watchword_oldest_waiting_join_seconds",
+    "How long the oldest of them has waited; 0 if none does",
+)
+for _kind in get_args(AlertKind):  # a series that begins with its first alert has no increase
+    ALERTS.labels(_kind)
 EXPIRED = Counter("watchword_keeper_expired_joins", "Joins that waited until their time was over")
 EXPIRED_COMMANDS = Counter(
     "watchword_keeper_expired_commands", "Commands that no node finished in time"

@@ -16,6 +16,7 @@ from watchword.handlers.journal import SHARDS
 from watchword.handlers.snapshots import Horizon, Snapshot
 from watchword.handlers.store import relay as store
 from watchword.handlers.store.connection import Connection
+from watchword.handlers.store.deployment import check_ids
 from watchword.handlers.store.relay import Row
 from watchword.streams import failpoints
 from watchword.streams.relay import metrics
@@ -253,6 +254,8 @@ class Relay:
         self._horizon = self._horizon.marked(lease.mark)
         before = set(self.shards.owned)
         self.shards.hold(lease.held)
+        if set(self.shards.owned) - before:
+            await check_ids(connection)
         if before != set(self.shards.owned):
             _log.info(
                 "shards changed", relay=self.id, held=len(self.shards.owned), share=lease.share

@@ -1,12 +1,13 @@
 """Puts a signer together."""
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
-from datetime import timedelta
-from functools import partial
+from datetime import datetime, timedelta
 
 import structlog
-from prometheus_client import Gauge
+from prometheus_client import REGISTRY
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from watchword.handlers.crypto.keyfiles import load_authority
 from watchword.streams.health import Health
@@ -36,7 +37,7 @@ async def run(settings: Settings) -> None:
     )
     uids = frozenset(settings.signer.allowed_uids)
     counters = SignerCounters()
-    _count(counters)
+    REGISTRY.register(SignerMetrics(counters, authority.not_after))
     health, taking = Health(), asyncio.Event()
     health.add_check("socket", lambda: None if taking.is_set() else "starting")
     address = HealthAddress(settings.health.host, settings.signer.health_port)
@@ -64,21 +65,38 @@ async def run(settings: Settings) -> None:
         _log.info("signer stopped")
 
 
-def _count(counters: SignerCounters) -> None:
-    for name, text in (
-        ("connections", "Open connections."),
-        (
-            "connections_refused",
-            "Connections refused for their user, or because there are too many.",
-        ),
-        ("calls", "Calls answered."),
-        ("certificates", "Certificates signed."),
-        ("orders_refused", "Orders that broke the profile."),
-        ("failures", "Calls that failed, and connections that broke the protocol."),
-    ):
-        gauge = Gauge(f"watchword_signer_{name}", text)
-        gauge.set_function(partial(_value, counters, name))
+class SignerMetrics:
+    """What the signer has counted, and when its CA ends; a collector of `prometheus_client`."""
 
+    def __init__(self, counters: SignerCounters, not_after: datetime) -> None:
+        """Read from these whenever somebody asks."""
+        self._counters = counters
+        self._not_after = not_after
 
-def _value(counters: SignerCounters, name: str) -> float:
-    return float(getattr(counters, name))
+    def describe(self) -> Iterable[Metric]:
+        """Name them beforehand."""
+        return self.collect()
+
+    def collect(self) -> Iterable[Metric]:
+        """Return them as they are now."""
+        yield GaugeMetricFamily(
+            "watchword_signer_connections", "Open connections.", value=self._counters.connections
+        )
+        for name, text in (
+            (
+                "connections_refused",
+                "Connections refused for their user, or because there are too many.",
+            ),
+            ("calls", "Calls answered."),
+            ("certificates", "Certificates signed."),
+            ("orders_refused", "Orders that broke the profile."),
+            ("failures", "Calls that failed, and connections that broke the protocol."),
+        ):
+            yield CounterMetricFamily(
+                f"watchword_signer_{name}", text, value=getattr(self._counters, name)
+            )
+        yield GaugeMetricFamily(
+            "watchword_signer_ca_not_after_timestamp_seconds",
+            "When the issuing CA's own certificate ends; nothing is signed after it.",
+            value=self._not_after.timestamp(),
+        )

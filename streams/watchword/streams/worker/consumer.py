@@ -33,6 +33,7 @@ class Consumer(Protocol):
     async def end_offsets(  # noqa: D102
         self, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, int]: ...
+    def highwater(self, partition: TopicPartition) -> int | None: ...  # noqa: D102
     def seek(self, partition: TopicPartition, offset: int) -> None: ...  # noqa: D102
     def pause(self, *partitions: TopicPartition) -> None: ...  # noqa: D102
     def paused(self) -> set[TopicPartition]: ...  # noqa: D102

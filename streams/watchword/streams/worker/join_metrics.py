@@ -47,6 +47,8 @@ class JoinMetrics:
         for own in ("renew", "command"):
             self._reasons[own] = frozenset(CORE_BY_ID[own])
         self._counters: dict[tuple[str, str, str], Counter] = {}
+        # A series that begins with its first theft has no increase to alert on.
+        REQUESTS.labels("renew", "refused", "key-conflict")
 
     def answered(self, candidate: Candidate, answer: Answer) -> None:
         """Count one answer."""

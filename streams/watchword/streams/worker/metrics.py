@@ -20,6 +20,10 @@ UNREADABLE = Counter(
 )
 HELD = Gauge("watchword_worker_records_held", "Records in memory that are not answered yet.")
 HELD_BYTES = Gauge("watchword_worker_held_bytes", "Their bytes.")
+LAG = Gauge(
+    "watchword_worker_lag_records",
+    "Records of this worker's partitions that are not answered, as far as the last fetches tell.",
+)
 PARTITIONS = Gauge("watchword_worker_partitions", "Partitions that this worker holds.")
 REBALANCES = Counter("watchword_worker_rebalances", "Assignments received from the group.")
 CONSUMERS_REPLACED = Counter(
@@ -44,6 +48,9 @@ UNSENDABLE = Counter(
     "Answers and dead letters that Kafka refuses for their size.",
     ["kind"],
 )
+for _kind in ("answer", "dead-letter"):  # a series that begins with its first count has no rate
+    SENT.labels(_kind)
+    UNSENDABLE.labels(_kind)
 PRODUCERS_REPLACED = Counter(
     "watchword_worker_producers_replaced", "Producers given up after an error or a deadline."
 )

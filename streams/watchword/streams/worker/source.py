@@ -145,7 +145,13 @@ class RequestSource(WorkerService):
             await self.sleep(self._limits.commit_every_s)
             if (consumer := self._consumer) is not None and not self.should_stop:
                 await self._committer.commit(consumer, within_s=_COMMIT_S)
+                self._measure_lag(consumer)
                 self._learn_whether_it_leads(consumer)
+
+    def _measure_lag(self, consumer: Consumer) -> None:
+        if self._consumer is consumer:
+            held = consumer.assignment()  # aiokafka knows nothing of others
+            metrics.LAG.set(self._tenures.lag(lambda p: consumer.highwater(p) if p in held else 0))
 
     def _learn_whether_it_leads(self, consumer: Consumer) -> None:
         """Do it once for each consumer, when it has had its partitions for a while."""

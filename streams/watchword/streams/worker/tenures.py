@@ -1,6 +1,6 @@
 """The partitions that a worker holds, each for one generation."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from aiokafka.structs import TopicPartition
@@ -52,6 +52,14 @@ class Tenures:
             if tenure is not None:
                 tenure.is_over = True
         metrics.PARTITIONS.set(len(self._held))
+
+    def lag(self, highwater: Callable[[TopicPartition], int | None]) -> int:
+        """Return how many records are not answered; a partition that was not fetched from yet counts none."""
+        return sum(
+            max(0, (highwater(partition) or 0) - tenure.prefix.committable)
+            for partition, tenure in self._held.items()
+            if not tenure.is_over
+        )
 
     def due(self) -> list[tuple[Tenure, int]]:
         """Return what is to be committed: tenures and their offsets."""

@@ -172,6 +172,7 @@ async def test_the_log_has_neither_bodies_nor_digests_nor_text_of_the_client() -
     written = json.dumps(logs)
     assert [line["event"] for line in logs] == ["request"] * 3
     assert [line["route"] for line in logs] == ["/v1/joins", "/v1/joins/{digest}", "other"]
+    assert [line["request_id"] for line in logs] == [json.loads(REQUEST)["requestId"], None, None]
     assert sha256(REQUEST).hexdigest()[:16] not in written
     assert "ostile" not in written.lower()
 

@@ -42,6 +42,7 @@ class FakeConsumer:
     assigned: set[TopicPartition] = field(default_factory=set[TopicPartition])
     paused_now: set[TopicPartition] = field(default_factory=set[TopicPartition])
     positions: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    highwaters: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     polls: int = 0
     is_stopped: bool = False
     listener: ConsumerRebalanceListener | None = None
@@ -82,6 +83,10 @@ class FakeConsumer:
         if isinstance(fetched, Exception):
             raise fetched
         return fetched
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        assert partition in self.assigned
+        return self.highwaters.get(partition)
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         if self.commit_error is not None:

@@ -28,3 +28,8 @@ FROM (SELECT j.recorded_at FROM relay_cursors c JOIN journal j ON j.shard::integ
 -- leases
 SELECT (SELECT count(*) FROM relay_cursors WHERE expires_at > clock_timestamp()) AS shards_held,
        (SELECT count(*) FROM leases WHERE expires_at > clock_timestamp()) AS leases_held;
+
+-- ids_are_behind
+-- Whether a cursor has seen transactions that this cluster has not had yet: its rows came from another one.
+SELECT EXISTS (SELECT FROM relay_cursors WHERE pg_snapshot_xmax(from_snapshot) > pg_snapshot_xmax(pg_current_snapshot()))
+    OR EXISTS (SELECT FROM keeper_cursors WHERE pg_snapshot_xmax(from_snapshot) > pg_snapshot_xmax(pg_current_snapshot()));

@@ -129,6 +129,10 @@ DELETE FROM leases l USING old WHERE l.name = old.name;
 -- now
 SELECT watchword.now();
 
+-- waiting
+SELECT count(*) AS joins, coalesce(extract(epoch FROM watchword.now() - min(requested_at)), 0)::float8 AS oldest_s
+FROM join_requests WHERE state = 'pending';
+
 -- prune_requests
 WITH old AS MATERIALIZED (
     SELECT attestor, subject, csr_sha256 FROM join_requests
