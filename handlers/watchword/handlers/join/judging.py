@@ -12,6 +12,7 @@ The order of checks; the first that fails is the reason (the numbers are DESIGN'
 """
 
 import asyncio
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -31,8 +32,10 @@ from watchword.handlers.catalog import Catalog, Registered
 from watchword.handlers.crypto.csr import check_possession
 from watchword.handlers.crypto.join_crypto import JoinCrypto
 from watchword.handlers.crypto.renewals import RenewalEvidence
+from watchword.handlers.definition import at_once
 from watchword.handlers.errors import (
     InvalidInput,
+    OutOfMemory,
     Refused,
     StoreRejected,
     Unavailable,
@@ -87,7 +90,14 @@ class Judge:
         self._crypto = crypto
         self._renewals = Renewals(crypto)
         self._validity = options.validity
-        self._patience = Patience(options.verify_seconds)
+        self._patience = Patience(
+            options.verify_seconds,
+            {
+                str(found.attestor.id): most
+                for found in catalog
+                if (most := at_once(found.attestor))
+            },
+        )
         self._conclusions = Conclusions(
             crypto, policy, timedelta(seconds=options.retry_after_seconds)
         )
@@ -223,6 +233,11 @@ class Judge:
             raise  # the batch is tried again: not the attestor's doing
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise
+        except MemoryError as error:
+            where = place_of(error)
+            # What its frames hold goes at once, so that there is room to say so.
+            traceback.clear_frames(error.__traceback__)
+            raise OutOfMemory(registered.attestor.id, where) from None
         except BaseException as error:  # noqa: BLE001 - whatever a verifier raises is a bug, never an admission; SystemExit too
             # The message may quote evidence; the type and the place do not.
             _log.error(

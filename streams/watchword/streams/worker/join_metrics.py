@@ -20,6 +20,12 @@ REQUESTS = Counter(
 RETRIES = Counter("watchword_join_attempts_repeated", "Batches that were judged again.")
 HALVED = Counter("watchword_join_batches_halved", "Batches halved to find what PostgreSQL refuses.")
 
+SUSPECTS = Counter(
+    "watchword_join_suspects",
+    "Requests that were being judged when a worker ended: judged alone, or given up.",
+    ["what"],
+)
+
 _NONE = "none"
 _UNKNOWN = "unknown"
 
@@ -57,6 +63,10 @@ class JoinMetrics:
     def halved(self) -> None:
         """Count a batch that was halved."""
         HALVED.inc()
+
+    def suspected(self, *, given_up: bool) -> None:
+        """Count a request with which a worker may have ended."""
+        SUSPECTS.labels("given-up" if given_up else "judged-alone").inc()
 
     def _reason(self, candidate: Candidate) -> str:
         match candidate.judgement:
