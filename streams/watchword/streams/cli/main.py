@@ -46,6 +46,7 @@ _COMMANDS = (
     ("reclaim", "reclaim:app", "Letting a machine have its node back, once."),
     ("bans", "bans:app", "What evidence may not prove."),
     ("refusals", "refusals:app", "Machines that were refused, and why."),
+    ("simulate", "simulate:simulate", "A fleet that does not exist joins, renews and leaves."),
     ("rebuild", "rebuild:rebuild", "Fold the journal and compare it with the tables."),
     ("config", "config:app", "The configuration as it was read."),
     ("doctor", "doctor:doctor", "Check a deployment."),
