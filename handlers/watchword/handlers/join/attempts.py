@@ -8,17 +8,21 @@ beforehand, and one with which a worker then ended again is answered `UNAVAILABL
 
 import asyncio
 import heapq
-from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from typing import TypeVar
 from uuid import uuid4
 
 import structlog
 
 from watchword.handlers.join.candidate import Candidate
+from watchword.handlers.join.observer import Observer
 from watchword.handlers.join.ports import JoinStore, Session
 from watchword.handlers.join.rows import Digest, Mark
 from watchword.handlers.join.sessions import on_session
+
+T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
@@ -31,9 +35,10 @@ _LONGEST_NAME = 100
 class Attempts:
     """What this incarnation of a worker judges, and what others may have ended with."""
 
-    def __init__(self, store: JoinStore, worker: str) -> None:
+    def __init__(self, store: JoinStore, worker: str, observer: Observer) -> None:
         """Know nothing of others yet. `worker` is a stable name that nobody else has."""
         self._store = store
+        self._observer = observer
         self._worker = worker[:_LONGEST_NAME] or "unnamed"
         self._incarnation = uuid4()
         self._free: list[int] = []
@@ -78,7 +83,7 @@ class Attempts:
         # Before it is asked: what is taken over meanwhile makes it look once more.
         self._knows_others = True
         try:
-            found = await on_session(self._store, lambda s: s.take_up(self._incarnation))
+            found = await self._on_session(lambda s: s.take_up(self._incarnation))
         except BaseException:
             self._knows_others = False
             raise
@@ -97,7 +102,7 @@ class Attempts:
                 request_sha256=digest.hex(),
             )
             return False
-        await on_session(self._store, lambda s: s.count_try(digest, tries))
+        await self._on_session(lambda s: s.count_try(digest, tries))
         self._tries[digest] = tries
         self._alone.add(digest)
         return True
@@ -107,9 +112,12 @@ class Attempts:
         if not self._alone:
             return
         for digest in [c.digest for c in candidates if c.digest in self._alone]:
-            await on_session(self._store, partial(_clear, digest))
+            await self._on_session(partial(_clear, digest))
             self._alone.discard(digest)
             self._tries.pop(digest, None)
+
+    async def _on_session(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        return await on_session(self._store, work, retried=self._observer.retried)
 
 
 async def _clear(digest: Digest, session: Session) -> None:

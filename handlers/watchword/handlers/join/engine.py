@@ -70,7 +70,7 @@ class Engine:
         self._crypto = crypto
         self._observer = observer
         self._before_commit = before_commit
-        self._attempts = Attempts(store, worker)
+        self._attempts = Attempts(store, worker, observer)
 
     def taken_over(self) -> None:
         """See `join.records.JoinService`."""
@@ -158,7 +158,9 @@ class Engine:
         self._observer.answered(candidate, answers[candidate.digest])
 
     async def _now(self) -> datetime:
-        look = await on_session(self._store, lambda session: session.look([], [], []))
+        look = await on_session(
+            self._store, lambda s: s.look([], [], []), retried=self._observer.retried
+        )
         return look.now
 
     async def _attempt(

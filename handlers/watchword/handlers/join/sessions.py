@@ -15,8 +15,16 @@ _LONGEST_PAUSE_S = 0.5
 _DOUBLINGS = 5
 
 
-async def on_session(store: JoinStore, work: Callable[[Session], Awaitable[T]]) -> T:
-    """Return what the work returns; it may be done twice. Waits for PostgreSQL for ever, with jitter."""
+async def on_session(
+    store: JoinStore,
+    work: Callable[[Session], Awaitable[T]],
+    *,
+    retried: Callable[[str], None],
+) -> T:
+    """Return what the work returns; it may be done twice. Waits for PostgreSQL for ever, with jitter.
+
+    `retried` hears why it is done again.
+    """
     failures = 0
     while True:
         try:
@@ -28,8 +36,9 @@ async def on_session(store: JoinStore, work: Callable[[Session], Awaitable[T]]) 
                 return done
             finally:
                 await store.release(session, broken=broken)
-        except (Unavailable, StoreRejected):
+        except (Unavailable, StoreRejected) as error:
             failures += 1
+            retried(str(error))
             await asyncio.sleep(pause(failures))
 
 

@@ -105,10 +105,10 @@ class ByKafka:
             try:
                 await self._producer.start()
                 await reader.start()
-                numbers = reader.partitions_for_topic(JOIN_RESPONSES) or set()
+                numbers = await self._producer.partitions_for(JOIN_RESPONSES)
                 reader.assign([TopicPartition(JOIN_RESPONSES, number) for number in numbers])
                 await reader.seek_to_end()
-            except (KafkaError, AssertionError) as error:
+            except KafkaError as error:
                 message = f"Kafka: {type(error).__name__}"
                 raise Unavailable(message) from error
             reading = asyncio.create_task(self._read(reader))
