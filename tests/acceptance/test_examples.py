@@ -100,7 +100,7 @@ async def test_machine_joins_by_the_example_through_the_command_line(installed: 
     with server_folder("example") as folder:
         attestors, vendor = folder / "attestors.toml", folder / "vendor.pem"
         attestors.write_text(
-            '[attestors]\nenabled = ["acme-asset"]\n[attestors.acme-asset]\ntenants = ["acme"]\nkinds = []\n'
+            '[attestors]\nenabled = ["acme-asset"]\n[attestors.acme-asset]\ntenants = ["acme"]\nkinds = ["inventory.refresh", "logs.collect"]\n'
         )
         vendor.touch(mode=0o600)
         vendor.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))

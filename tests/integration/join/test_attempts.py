@@ -17,6 +17,7 @@ from watchword.handlers.attestor import (
     TenantId,
 )
 from watchword.handlers.errors import OutOfMemory
+from watchword.handlers.join import judging
 
 pytestmark = pytest.mark.postgres
 
@@ -91,9 +92,10 @@ async def test_what_a_worker_ended_with_is_judged_with_nothing_beside_it(databas
 
 
 async def test_request_that_ends_its_workers_is_answered_unavailable_the_third_time(
-    database: str,
+    database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise one machine's evidence stops a partition for ever: each worker that gets it dies of it."""
+    monkeypatch.setattr(judging, "has_room", lambda: False)
     async with join_bench(database, crypto=CRYPTO) as bench:
         batch = await requests_of(bench, b"good", b"hog", b"good")
     for worker in ("w0", "w1"):
@@ -111,6 +113,13 @@ async def test_request_that_ends_its_workers_is_answered_unavailable_the_third_t
         assert answers[1]["failed"]["code"] == "UNAVAILABLE"
         assert rows == 2
     assert b"hog" not in last.seen
+
+
+async def test_size_that_is_absurd_costs_its_own_join(database: str) -> None:
+    """Evidence may name a length. Nothing was allocated, and nobody has lost anything: no reason to end."""
+    async with join_bench(database, attestors=[Greedy()], crypto=CRYPTO) as bench:
+        answers = await bench.ask(*await requests_of(bench, b"hog", b"good"))
+    assert [answer["outcome"] for answer in answers] == ["failed", "joined"]
 
 
 async def test_worker_that_ends_after_the_verification_counts_nothing(database: str) -> None:

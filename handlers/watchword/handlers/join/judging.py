@@ -64,6 +64,9 @@ from watchword.schemas.requests import Claims
 
 _log = structlog.get_logger(__name__)
 
+_ROOM_BYTES = 64 * 1024 * 1024
+"""With less than this left, whatever ran beside a verifier may have lost something."""
+
 _BREATH = 16
 """After so many requests of pure computing the loop may turn."""
 
@@ -234,10 +237,16 @@ class Judge:
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise
         except MemoryError as error:
-            where = place_of(error)
+            where, is_full = place_of(error), not has_room()
             # What its frames hold goes at once, so that there is room to say so.
             traceback.clear_frames(error.__traceback__)
-            raise OutOfMemory(registered.attestor.id, where) from None
+            if is_full:
+                raise OutOfMemory(registered.attestor.id, where) from None
+            # One absurd size, from evidence perhaps: nobody else has lost anything.
+            _log.error(
+                "attestor broke", attestor=registered.attestor.id, error="MemoryError", where=where
+            )
+            return Broken("MemoryError")
         except BaseException as error:  # noqa: BLE001 - whatever a verifier raises is a bug, never an admission; SystemExit too
             # The message may quote evidence; the type and the place do not.
             _log.error(
@@ -339,6 +348,14 @@ def _declared(registered: Registered, refused: Refused) -> Refused:
     name = registered.reason(refused.reason).name
     tried = refused.tried if is_digest(refused.tried) else None
     return Refused(AttestorId(registered.attestor.id), name, tenant_id=tenant, tried=tried)
+
+
+def has_room() -> bool:
+    """Tell whether the process could still have what others need beside a verifier."""
+    try:
+        return bool(bytearray(_ROOM_BYTES))
+    except MemoryError:
+        return False
 
 
 def place_of(error: BaseException) -> str:
