@@ -101,7 +101,7 @@ class Watchdog:
             "the event loop is blocked",
             seconds=round(silent_s, 1),
             attestor=self._attestor(),
-            stack=stack_of(sys._current_frames().get(self._watched)),  # noqa: SLF001 - there is no other way to see another thread's
+            stack=stack_of(sys._current_frames().get(self._watched)),  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - there is no other way to see another thread's
         )
         self._fatal(ExitCode.STALLED)
 
