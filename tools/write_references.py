@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from watchword.handlers.attestor_reference import attestor_reference
 from watchword.handlers.reasons import reasons_reference
 from watchword.schemas.documents import references
 from watchword.streams.cli.reference import cli_reference
@@ -15,6 +16,7 @@ def generated() -> dict[str, str]:
     """Return every generated file by its name below `docs/reference`."""
     return {
         **references(),
+        "attestor.md": attestor_reference(),
         "cli.md": cli_reference(),
         "configuration.md": configuration_reference(),
         "openapi.json": openapi_bytes().decode(),

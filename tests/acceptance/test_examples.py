@@ -6,10 +6,19 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import asyncpg
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
-from tests.support.folders import ROOT
-from tests.support.installed import EXAMPLES, Installed, run
+from tests.support.dev_runs import developing
+from tests.support.folders import ROOT, server_folder
+from tests.support.installed import EXAMPLES, Installed, clean_environment, run
 
 pytestmark = [pytest.mark.postgres, pytest.mark.timeout(900)]
 
@@ -82,3 +91,57 @@ def test_migrate_makes_their_tables(
     assert done == [("acme-asset", "tags"), ("acme-rack", "machines"), ("acme-rack", "releases")]
     assert watchword("db", "migrate") == []
     assert all(row["applied"] for row in watchword("db", "status"))
+
+
+async def test_machine_joins_by_the_example_through_the_command_line(installed: Installed) -> None:
+    """Verifier in the worker, prover in the agent, both from the wheel, and nothing but commands in between."""
+    key = Ed25519PrivateKey.generate()
+    watchword = installed.commands / "watchword"
+    with server_folder("example") as folder:
+        attestors, vendor = folder / "attestors.toml", folder / "vendor.pem"
+        attestors.write_text(
+            '[attestors]\nenabled = ["acme-asset"]\n[attestors.acme-asset]\ntenants = ["acme"]\nkinds = ["inventory.refresh", "logs.collect"]\n'
+        )
+        vendor.touch(mode=0o600)
+        vendor.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        with developing(
+            watchword, folder / "data", clean_environment(), "--attestors", str(attestors)
+        ) as dev:
+            await _known(dev.dsn, key, tag="ACME-000017")
+            place = ("--state", str(folder / "machine"), "--gateway", dev.gateway)
+            run([str(watchword), "agent", "bootstrap", *place, "--pin", dev.pin], folder)
+            asked = [
+                str(watchword), "agent", "join", *place, "--attestor", "acme-asset", "--json",
+                "--option", "vendor=initech", "--option", f"vendor_key_file={vendor}",
+                "--give-up-after", "2m",
+            ]  # fmt: skip
+            unsaid = subprocess.run(
+                asked, cwd=folder, env=clean_environment(), capture_output=True, text=True,
+                check=False, timeout=100,
+            )  # fmt: skip
+            assert unsaid.returncode == 2
+            assert "--option tag=" in unsaid.stderr
+            shown = json.loads(run([*asked, "--option", "tag=ACME-000017"], folder))
+            nodes = json.loads(
+                run(
+                    [str(watchword), "nodes", "list", "--json", "--config", str(dev.config)], folder
+                )
+            )
+    (node,) = (one for one in nodes["items"] if one["attestor"] == "acme-asset")
+    assert node["id"] in json.dumps(shown)
+    assert (node["tenant"], node["pool"]) == ("acme", "gpu")
+
+
+async def _known(dsn: str, key: Ed25519PrivateKey, *, tag: str) -> None:
+    """Write down a vendor and a tag, as the example's operator does."""
+    public = key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+    connection = await asyncpg.connect(dsn, server_settings={"search_path": "watchword"})
+    try:
+        await connection.execute(
+            "INSERT INTO plg_acme_asset__vendors (id, public_key) VALUES ('initech', $1)", public
+        )
+        await connection.execute(
+            "INSERT INTO plg_acme_asset__tags (tag, tenant, pool) VALUES ($1, 'acme', 'gpu')", tag
+        )
+    finally:
+        await connection.close()

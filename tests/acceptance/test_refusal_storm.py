@@ -16,10 +16,10 @@ from cloudevents.core.bindings.kafka import KafkaMessage, from_binary_event
 
 from tests.benchmarks.bench import FOLDER
 from tests.benchmarks.deployment import Deployment, deployment, servers
-from tests.benchmarks.fleet import Token, machines
 from tests.benchmarks.loads import produce
 from tests.support.refused_requests import kinds, mixed
 from tests.support.waiting import until
+from watchword.streams.simulator.fleet import Token, machines
 
 REFUSALS = int(os.environ.get("REFUSALS", "1500"))
 TOPICS = ("security.join.refused", "security.join.refused.ocsf")

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.benchmarks.deployment import Deployment, Servers, deployment
-from tests.benchmarks.fleet import Machine, Token, join_requests, machines
 from tests.benchmarks.floor import Floor
 from tests.benchmarks.loads import Pace
 from tests.benchmarks.observer import Expected, Findings, Observer, Watch
 from tests.support.folders import ROOT
+from watchword.streams.simulator.fleet import Machine, Token, join_requests, machines
 
 FOLDER = ROOT / "build" / "bench"
 """What one run leaves for the next."""

@@ -14,12 +14,12 @@ from pathlib import Path
 import asyncpg
 import httpx
 
-from tests.benchmarks.fleet import SealTo, Token
 from tests.support.folders import ROOT, server_folder
 from watchword.handlers.crypto.keyfiles import load_worker_keys
 from watchword.streams.dev.free_ports import free_port
 from watchword.streams.dev.kafka import EmbeddedKafka
 from watchword.streams.dev.postgres import EmbeddedPostgres
+from watchword.streams.simulator.fleet import SealTo, Token
 
 TENANT, POOL = "acme", "web"
 _TRUST_DOMAIN = "fleet.example"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from watchword.handlers import attestor, hardware_ids
+from watchword.handlers import attestor, definition, hardware_ids
 from watchword.handlers.attestors.cloud_iid import cms
 from watchword.handlers.attestors.discovery import verifier as discovery
 from watchword.handlers.attestors.image import verifier as image
@@ -11,8 +11,8 @@ from watchword.handlers.attestors.x509pop import chain
 from watchword.handlers.attestors.x509pop import verifier as x509pop
 from watchword.handlers.crypto import jws
 from watchword.handlers.errors import SignatureBroken
-from watchword.handlers.join import concluding, deciding
-from watchword.handlers.store import joins
+from watchword.handlers.join import attempts, concluding, deciding, patience
+from watchword.handlers.store import joins, plugin_migrations
 
 
 def _replace(owner: Any, name: str, value: object) -> None:  # noqa: ANN401 - a module or class
@@ -144,6 +144,69 @@ def authors_speak_as_we_do() -> None:
     _replace(joins.JoinSession, "raw", raw)
 
 
+def nobody_counts_attempts() -> None:
+    """Judge a request with which workers have ended as often as it comes."""
+
+    async def begin_alone(self: Any, candidate: Any) -> bool:  # noqa: ANN401 - as they came
+        del self, candidate
+        return True
+
+    _replace(attempts.Attempts, "begin_alone", begin_alone)
+
+
+def suspects_are_judged_together() -> None:
+    """Judge requests with which a worker may have ended like all others."""
+
+    async def split(self: Any, candidates: Sequence[Any]) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
+        del self
+        return list(candidates), []
+
+    _replace(attempts.Attempts, "split", split)
+
+
+def suspicion_stays() -> None:
+    """Count an attempt also if the verification did no harm."""
+
+    async def verified(self: Any, candidates: object) -> None:  # noqa: ANN401 - as they came
+        del self, candidates
+
+    _replace(attempts.Attempts, "verified", verified)
+
+
+def attestors_never_rest() -> None:
+    """Ask an attestor however often it was late."""
+
+    def rests(*_: object) -> bool:
+        return False
+
+    _replace(patience.Patience, "rests", rests)
+
+
+def every_verification_has_a_place() -> None:
+    """Run as many verifications of an attestor as there are."""
+
+    def in_place(self: Any, attestor: str, work: Any, *_: object) -> Any:  # noqa: ANN401
+        del self, attestor
+        return work
+
+    _replace(patience.Patience, "_in_place", in_place)
+
+
+def attestors_are_taken_as_they_are() -> None:
+    """Find no fault in an attestor."""
+
+    def faults_of(found: object) -> list[str]:
+        del found
+        return []
+
+    _replace(definition, "faults_of", faults_of)
+
+
+def migrations_make_what_they_like() -> None:
+    """Take whatever an attestor's migration has made, under whatever name."""
+    _replace(plugin_migrations, "_MADE", "SELECT 1 WHERE false AND $1::text = $2::text")
+
+
 ATTESTOR_SWITCHES: dict[str, Callable[[], None]] = {
     function.__name__: function
     for function in (
@@ -159,5 +222,12 @@ ATTESTOR_SWITCHES: dict[str, Callable[[], None]] = {
         anchors_are_read_once,
         proofs_need_not_be_carried,
         authors_speak_as_we_do,
+        nobody_counts_attempts,
+        suspects_are_judged_together,
+        suspicion_stays,
+        attestors_never_rest,
+        every_verification_has_a_place,
+        attestors_are_taken_as_they_are,
+        migrations_make_what_they_like,
     )
 }

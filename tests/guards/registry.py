@@ -273,6 +273,48 @@ GUARDS: tuple[Guard, ...] = (
         "purges_forget_uses",
         "tests/integration/operators/test_purges.py::test_what_was_used_up_banned_or_admitted_stays_so",
     ),
+    Guard(
+        "whoever ends workers is not judged again",
+        "1",
+        "nobody_counts_attempts",
+        "tests/integration/join/test_attempts.py::test_request_that_ends_its_workers_is_answered_unavailable_the_third_time",
+    ),
+    Guard(
+        "suspects are judged alone",
+        "1",
+        "suspects_are_judged_together",
+        "tests/integration/join/test_attempts.py::test_what_a_worker_ended_with_is_judged_with_nothing_beside_it",
+    ),
+    Guard(
+        "who was verified is no suspect",
+        "1",
+        "suspicion_stays",
+        "tests/integration/join/test_attempts.py::test_worker_that_ends_after_the_verification_counts_nothing",
+    ),
+    Guard(
+        "time-outs rest an attestor",
+        "1",
+        "attestors_never_rest",
+        "tests/unit/handlers/join/test_patience.py::test_five_in_a_row_and_only_in_a_row_rest_the_attestor",
+    ),
+    Guard(
+        "an attestor's own bound",
+        "1",
+        "every_verification_has_a_place",
+        "tests/unit/handlers/join/test_patience.py::test_attestor_has_no_more_at_once_than_it_says",
+    ),
+    Guard(
+        "attestors are checked",
+        "10",
+        "attestors_are_taken_as_they_are",
+        "tests/unit/handlers/test_definition.py::test_all_faults_are_told_at_once",
+    ),
+    Guard(
+        "authors' tables are theirs",
+        "3",
+        "migrations_make_what_they_like",
+        "tests/integration/store/test_plugin_migrations.py::test_what_is_not_its_own_is_refused_and_leaves_nothing",
+    ),
     # What only shows when processes die: python -m tests.faults --guard NAME.
     Guard(
         "response before acknowledgement",

@@ -52,6 +52,9 @@ class EchoService:
         """Note the record."""
         self.quarantined.append((record, reason))
 
+    def taken_over(self) -> None:
+        """Nothing is remembered of others."""
+
     def _answer(self, incoming: Incoming) -> Answer:
         value = self.value_of(incoming)
         return Answer(

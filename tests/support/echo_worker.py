@@ -40,6 +40,9 @@ class _Echo:
     async def quarantine(self, record: Incoming, reason: str) -> None:
         _say("quarantined", record.partition, record.offset, reason)
 
+    def taken_over(self) -> None:
+        """Nothing is remembered of others."""
+
 
 @contextlib.asynccontextmanager
 async def _echo() -> AsyncGenerator[Judging]:

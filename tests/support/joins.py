@@ -22,6 +22,7 @@ from watchword.handlers.crypto.join_crypto import JoinCrypto
 from watchword.handlers.crypto.jws import verify
 from watchword.handlers.crypto.keysets import HeldKey
 from watchword.handlers.crypto.responses import Answers
+from watchword.handlers.crypto.sealing import UNSEALED, seal_evidence
 from watchword.handlers.crypto.signer import LocalSigner, Signer
 from watchword.handlers.crypto.state import StateSealer
 from watchword.handlers.join.engine import Engine
@@ -33,9 +34,9 @@ from watchword.handlers.store.author_roles import create_author_role
 from watchword.handlers.store.connection import Database
 from watchword.handlers.store.joins import PostgresJoinStore
 from watchword.handlers.store.slots import SlotLimits, Slots
-from watchword.schemas.canonical import b64, length_prefixed
+from watchword.schemas.canonical import b64
 from watchword.schemas.ids import AttestorId, Role
-from watchword.schemas.requests import Claims, JoinRequest, seal_info
+from watchword.schemas.requests import Claims, JoinRequest
 from watchword.schemas.responses import TYP_RESPONSE
 
 ANYTHING = Limits(unrestricted_kinds=True)
@@ -86,33 +87,20 @@ class Machine:
         **changes: object,
     ) -> bytes:
         """Return the canonical bytes of a request; `changes` are made after sealing."""
-        from hashlib import sha256  # noqa: PLC0415
-
-        request_id = str(uuid7())
-        info = seal_info(
+        unsealed = JoinRequest(
             version=1,
             kind="join",
-            request_id=request_id,
-            attestor=AttestorId(attestor or "join-token"),
-            role=seal_role or role,
-            encryption_key_id=KEY_ID,
-            reply_key=reply_key or b"",
-            state=state,
-            csr_sha256=sha256(self.csr).digest(),
-        )
-        plain = length_prefixed(payload, (claims or Claims()).write())
-        request = JoinRequest(
-            version=1,
-            kind="join",
-            request_id=request_id,
+            request_id=str(uuid7()),
             attestor=attestor,
-            role=role,
+            role=seal_role or role,
             csr=b64(self.csr),
             encryption_key_id=KEY_ID,
-            sealed=b64(hpke.seal(self.seal_to, plain, info)),
+            sealed=UNSEALED,
             state=None if state is None else b64(state),
             reply_key=None if reply_key is None else b64(reply_key),
         )
+        sealed = seal_evidence(unsealed, self.seal_to, payload, claims or b"")
+        request = sealed.model_copy(update={"role": role})
         if changes:
             from watchword.schemas.canonical import canonical  # noqa: PLC0415
 

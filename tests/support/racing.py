@@ -218,6 +218,9 @@ class Counting:
         """See `Observer`."""
         self._race.retried[why] += 1
 
+    def suspected(self, *, given_up: bool) -> None:
+        """Nobody ends here."""
+
     def halved(self) -> None:
         """See `Observer`."""
         self._race.halved += 1

@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 
 from uuid_utils.compat import uuid7
 
-from tests.benchmarks.fleet import Machine, SealTo, Token
 from watchword.handlers.attestors.join_token.evidence import encode
-from watchword.handlers.crypto import hpke
-from watchword.schemas.canonical import b64, length_prefixed
-from watchword.schemas.ids import AttestorId
-from watchword.schemas.requests import JoinRequest, seal_info
+from watchword.handlers.crypto.sealing import UNSEALED, seal_evidence
+from watchword.schemas.canonical import b64
+from watchword.schemas.requests import JoinRequest
+from watchword.streams.simulator.fleet import Machine, SealTo, Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,31 +27,21 @@ class Ask:
 
     def request(self, machine: Machine, seal_to: SealTo) -> bytes:
         """Return the canonical bytes of the request of a machine."""
-        request_id, kid = str(uuid7()), self.kid or seal_to.kid
-        csr_sha256 = sha256(machine.csr).digest()
-        info = seal_info(
+        unsealed = JoinRequest(
             version=1,
             kind="join",
-            request_id=request_id,
-            attestor=AttestorId(self.attestor),
-            role=self.role,  # type: ignore[arg-type]
-            encryption_key_id=kid,
-            reply_key=b"",
-            state=None,
-            csr_sha256=bytes(32) if self.is_moved else csr_sha256,
-        )
-        plain = length_prefixed(self.payload, self.claims)
-        return JoinRequest(
-            version=1,
-            kind="join",
-            request_id=request_id,
+            request_id=str(uuid7()),
             attestor=self.attestor,
             role=self.role,  # type: ignore[arg-type]
             csr=b64(machine.csr),
-            encryption_key_id=kid,
-            sealed=b64(hpke.seal(seal_to.public, plain, info)),
+            encryption_key_id=self.kid or seal_to.kid,
+            sealed=UNSEALED,
             state=None,
             reply_key=None,
+        )
+        another = bytes(32) if self.is_moved else None
+        return seal_evidence(
+            unsealed, seal_to.public, self.payload, self.claims, csr_sha256=another
         ).write()
 
 

@@ -11,13 +11,13 @@ from uuid_utils.compat import uuid7
 
 from tests.support.crypto import NodeKey, spki_of
 from tests.support.joins import KEY_ID, Bench, Machine, certificate_of
-from watchword.handlers.crypto import hpke
 from watchword.handlers.crypto.renewals import RenewalEvidence, sign, signed_text
+from watchword.handlers.crypto.sealing import UNSEALED, seal_evidence
 from watchword.handlers.store.connection import Database
 from watchword.handlers.store.rebuild import check
-from watchword.schemas.canonical import b64, length_prefixed
-from watchword.schemas.ids import AttestorId, Role
-from watchword.schemas.requests import Claims, JoinRequest, seal_info
+from watchword.schemas.canonical import b64
+from watchword.schemas.ids import Role
+from watchword.schemas.requests import JoinRequest
 
 
 @dataclass
@@ -62,19 +62,7 @@ class Node:
         key = signs or self.key
         assert not isinstance(key, rsa.RSAPrivateKey)
         evidence = RenewalEvidence(named, spki_of(key), sign(key, text)).encode()
-        info = seal_info(
-            version=1,
-            kind="renew",
-            request_id=request_id,
-            attestor=AttestorId(attestor or "join-token"),
-            role=role,
-            encryption_key_id=KEY_ID,
-            reply_key=b"",
-            state=state,
-            csr_sha256=csr,
-        )
-        plain = length_prefixed(evidence if payload is None else payload, Claims().write())
-        return JoinRequest(
+        unsealed = JoinRequest(
             version=1,
             kind="renew",
             request_id=request_id,
@@ -82,10 +70,12 @@ class Node:
             role=role,
             csr=b64(machine.csr),
             encryption_key_id=KEY_ID,
-            sealed=b64(hpke.seal(machine.seal_to, plain, info)),
+            sealed=UNSEALED,
             state=None if state is None else b64(state),
             reply_key=None,
-        ).write()
+        )
+        shown = evidence if payload is None else payload
+        return seal_evidence(unsealed, machine.seal_to, shown).write()
 
 
 async def joined(bench: Bench, *, key: NodeKey | None = None, **token: Any) -> Node:  # noqa: ANN401 - a token's columns

@@ -190,6 +190,9 @@ class Order:
         del why
         self.retries += 1
 
+    def suspected(self, *, given_up: bool) -> None:
+        """Nobody ends here."""
+
     def halved(self) -> None:
         """See `Observer`."""
         self.halvings += 1

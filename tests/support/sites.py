@@ -128,10 +128,10 @@ class Site:
             )
 
     @contextmanager
-    def process(self, command: str) -> Generator[None]:
+    def process(self, command: str, **environment: str) -> Generator[None]:
         """Have one process of the service; it ends in good order."""
         log = self.folder / f"{command}.log"
-        with self.spawned(command, log) as process:
+        with self.spawned(command, log, **environment) as process:
             try:
                 yield
                 process.terminate()

@@ -15,7 +15,8 @@ An author of an attestor imports everything from here. Rules for a verifier, eac
    typed read is not yours: let it pass.
 
 Times are aware and in UTC, and `context.now` is the only clock. Digests are 32 bytes, of SHA-256. A verification may
-take 2 s; who is late five times in a row is not asked for 30 s.
+take 2 s; who is late five times in a row is not asked for 30 s. It shares the worker's event loop: one that blocks
+it, or allocates more than the worker may have, ends the worker.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -247,7 +248,8 @@ class Attestor(Protocol):
 
     Besides these it may have `reasons` (an iterable of `Reason`: why it refuses; a reason that is not declared
     folds into `other`), `uses_tx` (True: each join in a transaction of its own, and `context.tx`), `package` (the
-    name of the package with its `migrations`) and `on_refusal` (told the reason of each refusal).
+    name of the package with its `migrations`), `at_once` (how many verifications one worker runs at the same time) and
+    `on_refusal` (told the reason of each refusal).
     """
 
     @property

@@ -1,6 +1,6 @@
 """Which attestors a service has, and which reasons each may refuse with."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import structlog
@@ -57,6 +57,10 @@ class Catalog:
         if problems:
             raise ConfigRefused(problems)
         self._by_id = {AttestorId(a.id): Registered(a, _reasons(a)) for a in usable}
+
+    def __iter__(self) -> Iterator[Registered]:
+        """Give the attestors."""
+        return iter(self._by_id.values())
 
     def get(self, attestor: AttestorId) -> Registered | None:
         """Return the attestor of this id."""

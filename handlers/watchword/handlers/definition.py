@@ -54,13 +54,14 @@ class Defined:
     package: str | None
     on_refusal: OnRefusal | None
     _verify: Verify
+    at_once: int | None = None
 
     async def verify(self, evidence: "Evidence", context: "JoinContext") -> "Admission | Deferral":
         """See `Attestor.verify`."""
         return await self._verify(evidence, context)
 
 
-def define_attestor(
+def define_attestor(  # noqa: PLR0913 - each is a part of an attestor
     id: str,  # noqa: A002 - the contract's name
     *,
     version: str,
@@ -70,6 +71,7 @@ def define_attestor(
     uses_tx: bool = False,
     package: str | None = None,
     on_refusal: OnRefusal | None = None,
+    at_once: int | None = None,
 ) -> Defined:
     """Return an attestor made of a function; it is checked, and frozen.
 
@@ -83,12 +85,16 @@ def define_attestor(
         uses_tx: Whether `context.tx` is wanted: a transaction of its own for each join, which is slower.
         package: The package that has a folder `migrations` with the attestor's own tables.
         on_refusal: Told each reason with which this attestor refuses.
+        at_once: How many of its verifications one worker runs at the same time; as many as a batch has if None.
+            Those for which there was no time are answered `UNAVAILABLE`.
 
     Raises:
         ConfigRefused: with every fault.
     """
     declared = tuple(reasons)
-    problems = faults_of(SimpleNamespace(id=id, version=version, roles=roles, reasons=declared))
+    problems = faults_of(
+        SimpleNamespace(id=id, version=version, roles=roles, reasons=declared, at_once=at_once)
+    )
     if not _is_async(verify):
         problems.append(f"attestor {id!r}: verify is no `async def`")
     if problems:
@@ -102,6 +108,7 @@ def define_attestor(
         package=package,
         on_refusal=on_refusal,
         _verify=verify,
+        at_once=at_once,
     )
 
 
@@ -139,6 +146,12 @@ def brings_sql(attestor: object) -> bool:
     return bool(getattr(attestor, "uses_tx", False))
 
 
+def at_once(attestor: object) -> int | None:
+    """Return how many verifications of an attestor may run at the same time in one worker; None is no limit."""
+    most: int | None = getattr(attestor, "at_once", None)
+    return most
+
+
 def author_role(attestor: str) -> str:
     """Return the role of the database that an attestor's own SQL runs with. Ids have no underscores, so each has its own."""
     return f"plg_{attestor.replace('-', '_')}"
@@ -160,6 +173,9 @@ def faults_of(found: Any) -> list[str]:  # noqa: ANN401 - a stranger's object
         faults.append(
             f"attestor {shown} brings its own SQL: its id has at most {MOST_ID_CHARACTERS_WITH_SQL} characters"
         )
+    most = getattr(found, "at_once", None)
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+        faults.append(f"attestor {shown}: at_once is {most!r:.40}, no number of at least 1")
     faults += _role_faults(shown, found.roles)
     faults += _reason_faults(found.id, getattr(found, "reasons", ()))
     return faults

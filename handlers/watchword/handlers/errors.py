@@ -9,6 +9,7 @@ WatchwordError
 ├── SignatureBroken       a JWS or certificate signature does not hold
 ├── NotProvable           another attestor's proof is not to be had here
 ├── AttestorBroken        an attestor broke its contract, raised, or took too long: never an admission
+├── OutOfMemory           an attestor allocated more than there is; a MemoryError too, and ends the process
 ├── Unavailable           something outside is away; try again
 │   ├── StoreUnavailable
 │   └── SignerUnavailable
@@ -101,6 +102,16 @@ class NotProvable(WatchwordError):
 
 class AttestorBroken(WatchwordError):
     """The attestor did not keep its contract."""
+
+
+class OutOfMemory(WatchwordError, MemoryError):
+    """A verifier allocated more than the process may have. Nothing that the process still does can be relied on."""
+
+    def __init__(self, attestor: str, where: str) -> None:
+        """Name the attestor, and the file and line at which the memory was at its end."""
+        super().__init__(f"{attestor} at {where}")
+        self.attestor = attestor
+        self.where = where
 
 
 class Unavailable(WatchwordError):

@@ -64,6 +64,7 @@ class Metered:
         self.roles = attestor.roles
         self.reasons: Any = getattr(attestor, "reasons", ())
         self.uses_tx = bool(getattr(attestor, "uses_tx", False))
+        self.at_once: int | None = getattr(attestor, "at_once", None)
         self.package: str | None = getattr(attestor, "package", None)
         self.on_refusal: Callable[[str], None] | None = getattr(attestor, "on_refusal", None)
         self.metered = attestor

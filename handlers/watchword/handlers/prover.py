@@ -4,12 +4,16 @@ Rules for a prover. It runs on the joining machine and knows no server part. It 
 evidence in every round that begins anew, and nothing of an earlier round holds then. A source that
 is away, busy or not there yet is `NoEvidence`, never a crash and never half a proof. It keeps
 secrets out of its errors: their text is shown and logged.
+
+A package registers what makes its prover as an entry point of the group `watchword.provers`, under the attestor's
+id: a `MakeProver`. `watchword agent join --attestor <id>` calls it.
 """
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from watchword.handlers.errors import WatchwordError
+from watchword.handlers.errors import BadArgument, WatchwordError
 from watchword.schemas.ids import Role
 
 
@@ -46,6 +50,26 @@ class Prover(Protocol):
             NoEvidence: it cannot be answered now; the agent begins anew.
         """
         ...
+
+
+ProverSettings = Mapping[str, object]
+"""What the machine's operator says to a prover: `--option name=value`, always text, and the values of a TOML file."""
+
+MakeProver = Callable[[ProverSettings], Prover]
+"""Makes a prover of its settings; raises `BadArgument` if they are not what it needs. It does not look for evidence yet."""
+
+
+def text_setting(settings: ProverSettings, name: str) -> str:
+    """Return a setting that has to be there, and text.
+
+    Raises:
+        BadArgument: it is not.
+    """
+    value = settings.get(name)
+    if not isinstance(value, str) or not value:
+        message = f"the prover needs a setting {name!r}: --option {name}=…, or in --prover-settings"
+        raise BadArgument(message)
+    return value
 
 
 def read_source(path: Path, at_most: int) -> bytes:

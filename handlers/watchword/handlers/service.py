@@ -104,5 +104,6 @@ def create_join_service(
         ),
         crypto,
         seams.observer,
+        worker=events.worker,
         before_commit=seams.before_commit,
     )

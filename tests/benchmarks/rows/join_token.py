@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from tests.benchmarks.accounting import rss_mb
 from tests.benchmarks.bench import AROUND, Bench, WrongResult
 from tests.benchmarks.deployment import Deployment
-from tests.benchmarks.fleet import Token
 from tests.benchmarks.loads import WARM_UP, Pace, arrived, measured, produce, produce_steadily
 from tests.benchmarks.observer import Findings, Observer
 from tests.benchmarks.results import Measure, at_least, at_most, at_most_times
 from watchword.schemas.topics import JOIN_RESPONSES
+from watchword.streams.simulator.fleet import Token
 
 _SPENT = "SELECT sum(uses_total - uses_left) FROM tokens"
 _NODES = "SELECT count(*) FROM nodes"

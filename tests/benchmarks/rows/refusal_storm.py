@@ -5,10 +5,10 @@ and the details that are published stay within the bound.
 """
 
 from tests.benchmarks.bench import AROUND, Bench, WrongResult
-from tests.benchmarks.fleet import Token
 from tests.benchmarks.loads import WARM_UP, measured, produce
 from tests.benchmarks.results import Measure, at_least_times
 from watchword.schemas.topics import JOIN_RESPONSES
+from watchword.streams.simulator.fleet import Token
 
 _RECORDED = "SELECT count(*) FROM refusals WHERE reason = 'bad-secret'"
 _PUBLISHED = "SELECT count(*) FROM journal WHERE type = 'security.join.refused'"

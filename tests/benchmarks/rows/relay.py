@@ -1,10 +1,10 @@
 """`relay`: how fast the journal's events go out, once a relay finds a backlog of them."""
 
 from tests.benchmarks.bench import AROUND, Bench
-from tests.benchmarks.fleet import Token
 from tests.benchmarks.loads import WARM_UP, arrived, measured, produce
 from tests.benchmarks.results import Measure, at_least_times
 from watchword.schemas.topics import JOIN_RESPONSES, NODE_EVENTS
+from watchword.streams.simulator.fleet import Token
 
 _LEAST_S = 0.25
 

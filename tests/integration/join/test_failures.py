@@ -121,7 +121,7 @@ async def test_outage_however_long_ends_in_the_outcome(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request that waited through an outage is judged; that it waited says nothing about it."""
-    monkeypatch.setattr(engine_module, "_pause", lambda failures: 0.0 * failures)
+    monkeypatch.setattr(engine_module, "pause", lambda failures: 0.0 * failures)
     order = Order()
     async with join_bench(database, observer=order) as bench:
         token = await bench.token(uses=2)

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.benchmarks.fleet import read_parts
 from watchword.schemas.canonical import length_prefixed
+from watchword.streams.simulator.fleet import read_parts
 
 
 def test_what_a_killed_run_left_half_written_is_cut_off(tmp_path: Path) -> None:

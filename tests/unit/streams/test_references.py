@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from watchword.handlers.attestor_reference import attestor_reference
 from watchword.handlers.reasons import reasons_reference
 from watchword.streams.cli.reference import cli_reference
 from watchword.streams.settings.reference import configuration_reference
@@ -15,6 +16,7 @@ REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 @pytest.mark.parametrize(
     ("name", "made"),
     [
+        ("attestor.md", attestor_reference),
         ("cli.md", cli_reference),
         ("configuration.md", configuration_reference),
         ("reasons.md", reasons_reference),

@@ -3,11 +3,11 @@
 A batch that fails is tried again whole, with jitter, for ever, on a new connection: the inbox claim
 then tells whether the commit had happened. Only a statement that PostgreSQL refused for its data
 (`StoreRejected`), or a bug of ours, halves the batch; the one request left is answered
-`UNAVAILABLE`, without a row, so that no content can stop a partition.
+`UNAVAILABLE`, without a row, so that no content can stop a partition. One that ends the process is found
+by whoever comes next (`attempts`).
 """
 
 import asyncio
-import random
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
@@ -18,6 +18,7 @@ from watchword.handlers.crypto.join_crypto import JoinCrypto
 from watchword.handlers.crypto.responses import Question
 from watchword.handlers.errors import StoreRejected, Unavailable, place_of
 from watchword.handlers.join.answering import Answering
+from watchword.handlers.join.attempts import Attempts
 from watchword.handlers.join.candidate import (
     Admit,
     Again,
@@ -47,18 +48,16 @@ from watchword.handlers.join.rows import (
     JOINED,
     AdmittedCsr,
     Look,
+    Mark,
     SentCommand,
 )
+from watchword.handlers.join.sessions import on_session, pause
 from watchword.handlers.join.settlement import settle
 
 _log = structlog.get_logger(__name__)
 
 _SETTLED = Admit | Again | Refusal | NotJudged | Theft | Fetch | Waits
 """Judgements that a transaction has to settle."""
-
-_FIRST_PAUSE_S = 0.02
-_LONGEST_PAUSE_S = 0.5
-_DOUBLINGS = 5
 
 
 class Engine:
@@ -73,9 +72,10 @@ class Engine:
         crypto: JoinCrypto,
         observer: Observer,
         *,
+        worker: str,
         before_commit: Callable[[], None] = lambda: None,
     ) -> None:
-        """`before_commit` is a fault suite's seam; production leaves it alone."""
+        """`worker` is a stable name of this process; `before_commit` is a fault suite's seam."""
         self._store = store
         self._judge = judge
         self._outcomes = outcomes
@@ -83,6 +83,11 @@ class Engine:
         self._crypto = crypto
         self._observer = observer
         self._before_commit = before_commit
+        self._attempts = Attempts(store, worker, observer)
+
+    def taken_over(self) -> None:
+        """See `join.records.JoinService`."""
+        self._attempts.taken_over()
 
     async def judge(self, batch: Sequence[Incoming]) -> list[Answer]:
         """See `join.records.JoinService`."""
@@ -91,7 +96,14 @@ class Engine:
         for candidate in everyone:
             distinct.setdefault(candidate.digest, candidate)
         answers: dict[bytes, Answer] = {}
-        await self._settled(list(distinct.values()), answers)
+        together, alone = await self._attempts.split(list(distinct.values()))
+        with self._attempts.mark() as mark:
+            if together:
+                async with self._attempts.turns.beside():
+                    await self._settled(together, answers, mark)
+            for candidate in alone:
+                async with self._attempts.turns.alone():
+                    await self._judged_alone(candidate, answers, mark)
         return [answers[candidate.digest] for candidate in everyone]
 
     async def quarantine(self, record: Incoming, reason: str) -> None:
@@ -103,14 +115,28 @@ class Engine:
         candidate.digest = blake2b(place, digest_size=32).digest()
         candidate.question = Question(candidate.digest)
         candidate.problem = NotJudged(INVALID, reason)
-        await self._settled([candidate], {})
+        with self._attempts.mark() as mark:
+            await self._settled([candidate], {}, mark)
 
-    async def _settled(self, candidates: list[Candidate], answers: dict[bytes, Answer]) -> None:
+    async def _judged_alone(
+        self, candidate: Candidate, answers: dict[bytes, Answer], mark: Mark
+    ) -> None:
+        """Answer a candidate that a worker may have ended with; nothing else is judged meanwhile."""
+        go_on = await self._attempts.begin_alone(candidate)
+        self._observer.suspected(given_up=not go_on)
+        if go_on:
+            await self._settled([candidate], answers, mark)
+        else:
+            await self._give_up(candidate, answers)
+
+    async def _settled(
+        self, candidates: list[Candidate], answers: dict[bytes, Answer], mark: Mark
+    ) -> None:
         """Answer every candidate, whatever it takes."""
         failures = 0
         while candidates:
             try:
-                candidates = await self._attempt(candidates, answers)
+                candidates = await self._attempt(candidates, answers, mark)
                 failures = 0
             except Unavailable as error:
                 failures += 1
@@ -119,7 +145,9 @@ class Engine:
                     _log.warning(
                         "attempt failed, trying again", error=str(error), requests=len(candidates)
                     )
-                await asyncio.sleep(_pause(failures))
+                await asyncio.sleep(pause(failures))
+            except MemoryError:
+                raise  # nothing that this process still does can be relied on
             except Exception as error:  # noqa: BLE001 - refused data, or our own bug: never an admission, never a crash loop
                 _log.error(
                     "a batch failed",
@@ -133,8 +161,8 @@ class Engine:
                     return
                 self._observer.halved()
                 half = len(candidates) // 2
-                await self._settled(candidates[:half], answers)
-                await self._settled(candidates[half:], answers)
+                await self._settled(candidates[:half], answers, mark)
+                await self._settled(candidates[half:], answers, mark)
                 return
 
     async def _give_up(self, candidate: Candidate, answers: dict[bytes, Answer]) -> None:
@@ -144,23 +172,13 @@ class Engine:
         self._observer.answered(candidate, answers[candidate.digest])
 
     async def _now(self) -> datetime:
-        failures = 0
-        while True:
-            try:
-                session = await self._store.session()
-                broken = True
-                try:
-                    look = await session.look([], [], [])
-                    broken = False
-                    return look.now
-                finally:
-                    await self._store.release(session, broken=broken)
-            except (Unavailable, StoreRejected):
-                failures += 1
-                await asyncio.sleep(_pause(failures))
+        look = await on_session(
+            self._store, lambda s: s.look([], [], []), retried=self._observer.retried
+        )
+        return look.now
 
     async def _attempt(
-        self, candidates: list[Candidate], answers: dict[bytes, Answer]
+        self, candidates: list[Candidate], answers: dict[bytes, Answer], mark: Mark
     ) -> list[Candidate]:
         """Judge, settle and answer; return those that have to be judged again.
 
@@ -173,7 +191,7 @@ class Engine:
         session = await self._store.session()
         broken = True
         try:
-            now = await self._attempt_in(session, candidates)
+            now = await self._attempt_in(session, candidates, mark)
             broken = False
         except StoreRejected:
             broken = False
@@ -183,12 +201,15 @@ class Engine:
         await self._lanes(candidates, now)
         return await self._answer(candidates, answers, now)
 
-    async def _attempt_in(self, session: Session, candidates: list[Candidate]) -> datetime:
+    async def _attempt_in(
+        self, session: Session, candidates: list[Candidate], mark: Mark
+    ) -> datetime:
         # A. Read and verify
         look = await session.look(
             [c.digest for c in candidates],
             [c.csr.sha256 for c in candidates if c.csr is not None],
             [c.csr.spki_sha256 for c in candidates if c.csr is not None],
+            mark,
         )
         await self._recall(session, candidates, look)
         loader = Loader(session)
@@ -198,6 +219,7 @@ class Engine:
             )
         finally:
             await loader.close()
+        await self._attempts.verified(c for c in candidates if c.judgement is not None)
 
         # B. Claim, decide, write
         to_settle = [c for c in candidates if isinstance(c.judgement, _SETTLED)]
@@ -282,8 +304,13 @@ class Engine:
         for candidate in candidates:
             if candidate.judgement is None:
                 await judge_in_lane(
-                    candidate, self._store, self._judge, self._outcomes, now, self._before_commit
+                    candidate, self._store, self._judge, self._outcomes, now, self._in_lane
                 )
+
+    async def _in_lane(self, candidate: Candidate) -> None:
+        """Do what there is to do between a lane's verification and its commit."""
+        await self._attempts.verified([candidate])
+        self._before_commit()
 
     async def _answer(
         self, candidates: Sequence[Candidate], answers: dict[bytes, Answer], now: datetime
@@ -307,8 +334,3 @@ class Engine:
             answers[candidate.digest] = answer
             self._observer.answered(candidate, answer)
         return again
-
-
-def _pause(failures: int) -> float:
-    longest: float = min(_FIRST_PAUSE_S * 2 ** min(failures, _DOUBLINGS), _LONGEST_PAUSE_S)
-    return longest * (0.5 + random.random())  # noqa: S311 - jitter, no secret

@@ -12,6 +12,7 @@ The order of checks; the first that fails is the reason (the numbers are DESIGN'
 """
 
 import asyncio
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -33,8 +34,10 @@ from watchword.handlers.crypto.commands import FetchEvidence
 from watchword.handlers.crypto.csr import check_possession
 from watchword.handlers.crypto.join_crypto import JoinCrypto
 from watchword.handlers.crypto.renewals import RenewalEvidence
+from watchword.handlers.definition import at_once
 from watchword.handlers.errors import (
     InvalidInput,
+    OutOfMemory,
     Refused,
     StoreRejected,
     Unavailable,
@@ -65,6 +68,9 @@ from watchword.schemas.requests import Claims
 
 _log = structlog.get_logger(__name__)
 
+_ROOM_BYTES = 64 * 1024 * 1024
+"""With less than this left, whatever ran beside a verifier may have lost something."""
+
 _BREATH = 16
 """After so many requests of pure computing the loop may turn."""
 
@@ -92,7 +98,14 @@ class Judge:
         self._renewals = Renewals(crypto, catalog.proving_keys())
         self._fetches = Fetches(crypto)
         self._validity = options.validity
-        self._patience = Patience(options.verify_seconds)
+        self._patience = Patience(
+            options.verify_seconds,
+            {
+                str(found.attestor.id): most
+                for found in catalog
+                if (most := at_once(found.attestor))
+            },
+        )
         self._conclusions = Conclusions(
             crypto, policy, timedelta(seconds=options.retry_after_seconds)
         )
@@ -252,6 +265,17 @@ class Judge:
             raise  # the batch is tried again: not the attestor's doing
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise
+        except MemoryError as error:
+            where, is_full = place_of(error), not has_room()
+            # What its frames hold goes at once, so that there is room to say so.
+            traceback.clear_frames(error.__traceback__)
+            if is_full:
+                raise OutOfMemory(registered.attestor.id, where) from None
+            # One absurd size, from evidence perhaps: nobody else has lost anything.
+            _log.error(
+                "attestor broke", attestor=registered.attestor.id, error="MemoryError", where=where
+            )
+            return Broken("MemoryError")
         except BaseException as error:  # noqa: BLE001 - whatever a verifier raises is a bug, never an admission; SystemExit too
             # The message may quote evidence; the type and the place do not.
             _log.error(
@@ -353,3 +377,11 @@ def _declared(registered: Registered, refused: Refused) -> Refused:
     name = registered.reason(refused.reason).name
     tried = refused.tried if is_digest(refused.tried) else None
     return Refused(AttestorId(registered.attestor.id), name, tenant_id=tenant, tried=tried)
+
+
+def has_room() -> bool:
+    """Tell whether the process could still have what others need beside a verifier."""
+    try:
+        return bool(bytearray(_ROOM_BYTES))
+    except MemoryError:
+        return False

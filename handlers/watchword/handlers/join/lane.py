@@ -7,7 +7,7 @@ not malice: an attestor's code can do all that a worker can.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -119,7 +119,7 @@ async def judge_in_lane(
     judge: Judge,
     outcomes: Outcomes,
     now: datetime,
-    before_commit: Callable[[], None],
+    before_commit: Callable[[Candidate], Awaitable[None]],
 ) -> None:
     """Judge and settle one candidate in a transaction of its own; sets its judgement.
 
@@ -132,7 +132,7 @@ async def judge_in_lane(
         await session.begin()
         try:
             await _in_transaction(candidate, session, judge, outcomes, now)
-            before_commit()
+            await before_commit(candidate)
         except BaseException:
             await session.rollback()
             raise

@@ -21,6 +21,10 @@ class Observer(Protocol):
         """Note that a batch was halved."""
         ...
 
+    def suspected(self, *, given_up: bool) -> None:
+        """Note that a request with which a worker ended is judged alone, or is given up."""
+        ...
+
 
 class Unobserved:
     """Counts nothing."""
@@ -32,4 +36,7 @@ class Unobserved:
         """Do nothing."""
 
     def halved(self) -> None:
+        """Do nothing."""
+
+    def suspected(self, *, given_up: bool) -> None:
         """Do nothing."""

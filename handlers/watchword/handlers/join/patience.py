@@ -1,7 +1,7 @@
 """How long verifiers may take, and what becomes of those that take longer."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -30,15 +30,24 @@ who let nobody else have a turn, and counts no more than its length."""
 _STALL_SHARE = 0.5
 """A query that has taken this part of the time limit is what everybody waits for."""
 
+_TASK = "verify "
+"""What the names of tasks begin with in which attestors verify."""
+
 Work = Coroutine[Any, Any, Judgement]
+
+
+def verified_by(task: str) -> str | None:
+    """Return the attestor that verifies in a task of this name."""
+    return task.removeprefix(_TASK) if task.startswith(_TASK) else None
 
 
 class Patience:
     """Runs verifications, each with its deadline, and knows how late each attestor has been."""
 
-    def __init__(self, seconds: float) -> None:
-        """`seconds` is how long an attestor may take."""
+    def __init__(self, seconds: float, at_once: Mapping[str, int] | None = None) -> None:
+        """`seconds` is how long an attestor may take, `at_once` how many verifications of some may run."""
         self._seconds = seconds
+        self._places = {name: asyncio.Semaphore(places) for name, places in (at_once or {}).items()}
         self._late: dict[str, int] = {}
         self._resting_until: dict[str, datetime] = {}
 
@@ -58,7 +67,8 @@ class Patience:
         """Run all together and return their judgements in order; all have ended on return.
 
         A work is an attestor's id and a coroutine; what the coroutine raises is raised here. One that
-        was late is `Broken`, whatever it came to while it was cancelled: it may have skipped a check.
+        was late is `Broken`, whatever it came to while it was cancelled: it may have skipped a check. So is one
+        that had to wait for a place and did not end in time; but its attestor is not blamed for that.
         `waits_for` says for how many seconds the query that runs for them has been running.
 
         Raises:
@@ -67,7 +77,11 @@ class Patience:
         if not works:
             return []
         seconds = min(self._seconds, LANE_SECONDS) if in_transaction else self._seconds
-        tasks = [asyncio.create_task(work) for _, work in works]
+        waited: set[int] = set()
+        tasks = [
+            asyncio.create_task(self._in_place(attestor, work, nth, waited), name=_TASK + attestor)
+            for nth, (attestor, work) in enumerate(works)
+        ]
         for task in tasks:
             # If several raise, one is raised here, and nobody asks for the others.
             task.add_done_callback(_forget)
@@ -84,8 +98,10 @@ class Patience:
         finally:
             await _end({task for task in tasks if not task.done()})
         found: list[Judgement] = []
-        for (attestor, _), task in zip(works, tasks, strict=True):
-            if task in late:
+        for nth, ((attestor, _), task) in enumerate(zip(works, tasks, strict=True)):
+            if task in late and nth in waited:
+                found.append(Broken("no place at its attestor"))
+            elif task in late:
                 self._count(attestor, now)
                 found.append(Broken("too late"))
             else:
@@ -93,12 +109,27 @@ class Patience:
                 found.append(Broken("cancelled itself") if task.cancelled() else task.result())
         return found
 
+    def _in_place(self, attestor: str, work: Work, nth: int, waited: set[int]) -> Work:
+        places = self._places.get(attestor)
+        return work if places is None else _placed(places, work, nth, waited)
+
     def _count(self, attestor: str, now: datetime) -> None:
         self._late[attestor] = self._late.get(attestor, 0) + 1
         _log.warning("attestor too late", attestor=attestor, in_a_row=self._late[attestor])
         if self._late[attestor] >= LATE_IN_A_ROW:
             self._late[attestor] = 0
             self._resting_until[attestor] = now + REST
+
+
+async def _placed(places: asyncio.Semaphore, work: Work, nth: int, waited: set[int]) -> Judgement:
+    """Do a piece of work when there is a place for it; note if that was not at once."""
+    try:
+        if places.locked():
+            waited.add(nth)
+        async with places:
+            return await work
+    finally:
+        work.close()  # or somebody complains that it was never awaited
 
 
 async def _end(late: set[asyncio.Task[Judgement]]) -> None:

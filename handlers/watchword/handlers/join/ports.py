@@ -29,6 +29,7 @@ from watchword.handlers.join.rows import (
     InboxRow,
     LockedCommand,
     Look,
+    Mark,
     NewRequest,
     NodeRow,
     Pair,
@@ -117,9 +118,28 @@ class Session(Reads, Protocol):
     """One connection of one attempt."""
 
     async def look(
-        self, digests: Sequence[Digest], csrs: Sequence[Digest], keys: Sequence[Digest]
+        self,
+        digests: Sequence[Digest],
+        csrs: Sequence[Digest],
+        keys: Sequence[Digest],
+        mark: Mark | None = None,
     ) -> Look:
-        """Return the attempt's time and what is known of its digests, CSRs and public keys."""
+        """Return the attempt's time and what is known of its digests, CSRs and public keys.
+
+        With a mark it is written down, outside every transaction, that these digests are being judged.
+        """
+        ...
+
+    async def take_up(self, incarnation: UUID) -> Mapping[Digest, int]:
+        """Return what was being judged by other incarnations and never settled, with how often it was begun."""
+        ...
+
+    async def count_try(self, digest: Digest, tries: int) -> None:
+        """Write down, outside every transaction, how often a request was begun."""
+        ...
+
+    async def clear(self, digest: Digest) -> None:
+        """Forget how often a request was begun: it ends nobody."""
         ...
 
     async def admissions(self, csrs: Sequence[Digest]) -> Mapping[Digest, AdmittedCsr]:

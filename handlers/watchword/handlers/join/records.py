@@ -38,8 +38,13 @@ class JoinService(Protocol):
         """Return one answer for each record, in order, after everything has committed.
 
         Waits for PostgreSQL and the signer for ever, with jitter; raises only on cancellation
-        (then nothing that is not committed has had an effect) or on a bug.
+        (then nothing that is not committed has had an effect), on a bug, or with `MemoryError`: then
+        end the process, for nothing that it still does can be relied on.
         """
+        ...
+
+    def taken_over(self) -> None:
+        """Know that requests may come from now on that others had begun to judge, and have ended with."""
         ...
 
     async def quarantine(self, record: Incoming, reason: str) -> None:

@@ -44,6 +44,18 @@ class Look:
     """Whether any reclaim is granted; mostly none is, and nobody looks for one."""
 
 
+class Mark(NamedTuple):
+    """Who judges, for whoever comes after a worker that ended: name, batch in flight, and this one run of it."""
+
+    worker: str
+    slot: int
+    incarnation: UUID
+
+
+NO_MARK = (None, None, None)
+"""Nothing is being judged."""
+
+
 @dataclass(frozen=True, slots=True)
 class AdmittedCsr:
     """The admission of a CSR and what became of it since."""

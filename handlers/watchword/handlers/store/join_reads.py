@@ -18,12 +18,14 @@ from watchword.handlers.anchors import (
 from watchword.handlers.attestor import Token
 from watchword.handlers.errors import StoreUnavailable
 from watchword.handlers.join.rows import (
+    NO_MARK,
     AdmittedCsr,
     CertificateRow,
     Digest,
     GrantRow,
     InboxRow,
     Look,
+    Mark,
     NodeRow,
     Pair,
     Renewable,
@@ -102,7 +104,11 @@ class ReadingConnection:
         return translate(error)
 
     async def look(
-        self, digests: Sequence[Digest], csrs: Sequence[Digest], keys: Sequence[Digest]
+        self,
+        digests: Sequence[Digest],
+        csrs: Sequence[Digest],
+        keys: Sequence[Digest],
+        mark: Mark | None = None,
     ) -> Look:
         """See `join.ports.Session`."""
         inbox: dict[Digest, InboxRow] = {}
@@ -110,7 +116,7 @@ class ReadingConnection:
         now: datetime | None = None
         has_grants = False
         for kind, subject, outcome, node_id, csr, reason, not_after in await self._fetch(
-            JOINS.look, digests, csrs, keys
+            JOINS.look, digests, csrs, keys, *(mark or NO_MARK)
         ):
             if kind == "now":
                 now = not_after

@@ -40,6 +40,17 @@ class JoinStatements:
 
 
 @dataclass(frozen=True, slots=True)
+class AttemptStatements:
+    """One field for each statement of requests that a worker may have ended with."""
+
+    take_up: str
+    forget_old: str
+    suspects: str
+    count_try: str
+    clear: str
+
+
+@dataclass(frozen=True, slots=True)
 class SlotStatements:
     """One field for each statement of refusal slots."""
 
@@ -127,6 +138,7 @@ COMMANDS = load(CommandStatements, "commands.sql")
 RECLAIMS = load(ReclaimStatements, "reclaims.sql")
 RENEWALS = load(RenewalStatements, "renewals.sql")
 JOINS = load(JoinStatements, "joins.sql")
+ATTEMPTS = load(AttemptStatements, "attempts.sql")
 SLOTS = load(SlotStatements, "slots.sql")
 REQUESTS = load(RequestStatements, "requests.sql")
 ANCHORS = load(AnchorStatements, "anchors.sql")

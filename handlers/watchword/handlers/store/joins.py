@@ -26,6 +26,7 @@ from watchword.handlers.join.rows import (
 )
 from watchword.handlers.journal import Entry
 from watchword.handlers.store import journal
+from watchword.handlers.store.attempts import AttemptWrites
 from watchword.handlers.store.connection import Connection, Database
 from watchword.handlers.store.join_reads import columns, request_rows
 from watchword.handlers.store.join_statements import JOINS, REQUESTS
@@ -67,7 +68,7 @@ def _request_values(requests: Sequence[NewRequest]) -> list[tuple[Any, ...]]:
     ]
 
 
-class JoinSession(LifeWrites):
+class JoinSession(LifeWrites, AttemptWrites):
     """One connection of one attempt; implements `join.ports.Session`."""
 
     def __init__(self, connection: Connection, slots: Slots) -> None:

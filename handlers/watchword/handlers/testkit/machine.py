@@ -9,10 +9,10 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 from uuid_utils.compat import uuid7
 
-from watchword.handlers.crypto import hpke
-from watchword.schemas.canonical import b64, length_prefixed
-from watchword.schemas.ids import AttestorId, Role
-from watchword.schemas.requests import Claims, JoinRequest, seal_info
+from watchword.handlers.crypto.sealing import UNSEALED, seal_evidence
+from watchword.schemas.canonical import b64
+from watchword.schemas.ids import Role
+from watchword.schemas.requests import Claims, JoinRequest
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
@@ -55,28 +55,16 @@ class Machine:
         state: bytes | None = None,
     ) -> bytes:
         """Return the canonical bytes of a new request with this evidence; each has another request id."""
-        request_id = str(uuid7())
-        info = seal_info(
+        unsealed = JoinRequest(
             version=1,
             kind="join",
-            request_id=request_id,
-            attestor=AttestorId(attestor),
-            role=role,
-            encryption_key_id=self.key_id,
-            reply_key=b"",
-            state=state,
-            csr_sha256=self.csr_sha256,
-        )
-        plain = length_prefixed(payload, (claims or Claims()).write())
-        return JoinRequest(
-            version=1,
-            kind="join",
-            request_id=request_id,
+            request_id=str(uuid7()),
             attestor=attestor,
             role=role,
             csr=b64(self.csr),
             encryption_key_id=self.key_id,
-            sealed=b64(hpke.seal(self.seal_to, plain, info)),
+            sealed=UNSEALED,
             state=None if state is None else b64(state),
             reply_key=None,
-        ).write()
+        )
+        return seal_evidence(unsealed, self.seal_to, payload, claims or b"").write()

@@ -51,8 +51,10 @@ _CA_LIFE = timedelta(days=400)
 
 _OUR_BOOKS = frozenset(
     [
+        "attempts",
         "inbox",
         "journal_parked",
+        "judging",
         "relay_cursors",
         "refusal_slots",
         "refusal_windows",

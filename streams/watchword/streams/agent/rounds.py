@@ -4,11 +4,12 @@ import uuid_utils
 
 from watchword.handlers.crypto import hpke
 from watchword.handlers.crypto.keysets import choose_encryption_key
+from watchword.handlers.crypto.sealing import UNSEALED, seal_evidence
 from watchword.handlers.errors import Unavailable
-from watchword.schemas.canonical import b64, length_prefixed, unb64
-from watchword.schemas.ids import AttestorId, Role
+from watchword.schemas.canonical import b64, unb64
+from watchword.schemas.ids import Role
 from watchword.schemas.keyset import EncryptionKey, KeySet
-from watchword.schemas.requests import MAX_REQUEST_BYTES, Claims, JoinRequest, Kind, seal_info
+from watchword.schemas.requests import MAX_REQUEST_BYTES, Claims, JoinRequest, Kind
 from watchword.schemas.responses import Deferred
 from watchword.streams.agent.clock import AgentClock
 from watchword.streams.agent.errors import RequestNotUsable
@@ -61,21 +62,7 @@ def make_round(  # noqa: PLR0913 - each is a part of the request
     reply = hpke.generate() if has_reply_key else None
     state = None if challenge is None else challenge.state
     request_id = request_id or new_request_id()
-    info = seal_info(
-        version=1,
-        kind=kind,
-        request_id=request_id,
-        attestor=AttestorId(attestor),
-        role=role,
-        encryption_key_id=key.kid,
-        reply_key=b"" if reply is None else reply.public,
-        state=None if state is None else unb64(state),
-        csr_sha256=exchange.csr_sha256,
-    )
-    sealed = hpke.seal(unb64(key.public), length_prefixed(payload, claims.write()), info)
-    if len(sealed) * 4 // 3 > MAX_REQUEST_BYTES:
-        raise RequestNotUsable(_TOO_LARGE)
-    request = JoinRequest(
+    unsealed = JoinRequest(
         version=1,
         kind=kind,
         request_id=request_id,
@@ -83,9 +70,12 @@ def make_round(  # noqa: PLR0913 - each is a part of the request
         role=role,
         csr=b64(exchange.csr_der),
         encryption_key_id=key.kid,
-        sealed=b64(sealed),
+        sealed=UNSEALED,
         state=state,
         reply_key=encoded(None if reply is None else reply.public),
+    )
+    request = seal_evidence(
+        unsealed, unb64(key.public), payload, claims, csr_sha256=exchange.csr_sha256
     ).write()
     if len(request) > MAX_REQUEST_BYTES:
         raise RequestNotUsable(_TOO_LARGE)

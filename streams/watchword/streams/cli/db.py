@@ -10,10 +10,8 @@ from watchword.handlers.store.author_roles import create_author_role
 from watchword.handlers.store.plugin_migrations import PluginMigration
 from watchword.streams.cli.options import SHOWN, Shown
 from watchword.streams.cli.output import say, show_one, show_rows
-from watchword.streams.settings import Settings
-from watchword.streams.wiring.attestors import BUILT_IN
+from watchword.streams.wiring.attestors import packages_with_tables
 from watchword.streams.wiring.connections import database_url, open_database
-from watchword.streams.wiring.strangers import load, registrations
 
 app = App(name="db", help="The schema of the database.")
 
@@ -40,22 +38,6 @@ def _plugin_row(migration: PluginMigration) -> dict[str, object]:
     }
 
 
-def _packages(settings: Settings) -> list[tuple[str, str]]:
-    """Return the enabled attestors of other packages that have tables, with the package that ships them.
-
-    Raises:
-        ConfigRefused: one cannot be loaded.
-    """
-    found = registrations()
-    strangers = [
-        load(found[name])
-        for name in dict.fromkeys(settings.attestors.enabled)
-        if name not in BUILT_IN and name in found
-    ]
-    packages = ((one.id, getattr(one, "package", None)) for one in strangers)
-    return [(name, package) for name, package in packages if package is not None]
-
-
 @app.command
 async def migrate(
     *,
@@ -72,7 +54,7 @@ async def migrate(
     """
     settings = options.settings()
     url = database_url(settings)
-    packages = _packages(settings)
+    packages = packages_with_tables(settings)
     done = [_row(m) for m in await migrations.migrate(url, half="pre" if half == "pre" else None)]
     for attestor, package in packages:
         applied = await plugin_migrations.migrate_plugin(url, attestor, package)
@@ -87,7 +69,7 @@ async def status(*, options: Shown = SHOWN) -> int:
     settings = options.settings()
     url = database_url(settings)
     found = [_row(migration) for migration in await migrations.status(url)]
-    for attestor, package in _packages(settings):
+    for attestor, package in packages_with_tables(settings):
         theirs = await plugin_migrations.plugin_status(url, attestor, package)
         found += [_plugin_row(migration) for migration in theirs]
     show_rows(found, _COLUMNS, options.form)

@@ -21,9 +21,15 @@ async def dev(
             negative="",
         ),
     ] = False,
+    attestors: Annotated[
+        Path | None,
+        Parameter(
+            help="A TOML file with [attestors] and nothing else: other attestors that the workers have."
+        ),
+    ] = None,
 ) -> int:
     """Start Kafka, PostgreSQL and every process, and let 25 machines join, some of which must not."""
     from watchword.streams.dev.orchestrate import DevOptions, run_dev  # noqa: PLC0415 - heavy
 
     logs.configure(log_format="console", level="ERROR", libraries=logging.CRITICAL)
-    return await run_dev(DevOptions(data, demo))
+    return await run_dev(DevOptions(data, demo, attestors))

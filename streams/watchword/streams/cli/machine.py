@@ -15,7 +15,7 @@ from watchword.handlers.attestors.join_token.prover import JoinTokenProver
 from watchword.handlers.errors import BadArgument
 from watchword.handlers.prover import Prover
 from watchword.schemas.ids import Role
-from watchword.streams.agent import provers
+from watchword.streams.agent import provers, strangers
 from watchword.streams.agent.clock import AgentClock
 from watchword.streams.agent.exchange import KeyKind
 from watchword.streams.agent.keystore import Keystore
@@ -63,10 +63,16 @@ class Reaching(OnMachine):
 class Joining(Reaching):
     """For agent commands that may join."""
 
-    attestor: Literal["join-token", "x509pop", "image", "discovery", "cloud-iid", "tpm"] = (
-        "join-token"
-    )
-    """How the machine proves itself."""
+    attestor: str = "join-token"
+    """How the machine proves itself: join-token, x509pop, image, discovery, cloud-iid, tpm, or the id of another package's
+    attestor whose prover is installed."""
+
+    option: Annotated[tuple[str, ...], Parameter(negative="")] = ()
+    """name=value for another package's prover; may be given several times. Everybody on the machine can read
+    it: secrets belong into files."""
+
+    prover_settings: Path | None = None
+    """A TOML file with more of what another package's prover needs."""
 
     token_file: Path | None = None
     """join-token: a file with the join token. It may be written later than the agent starts."""
@@ -134,6 +140,9 @@ class Joining(Reaching):
 
     def check(self) -> None:
         """Raise `BadArgument` unless exactly what the attestor needs is given."""
+        if (self.option or self.prover_settings is not None) and self.attestor in _SOURCES:
+            message = f"--option and --prover-settings are for other packages' provers, not for {self.attestor}"
+            raise BadArgument(message)
         sources = {
             "--token-file": self.token_file is not None,
             "--token-stdin": self.token_stdin,
@@ -148,7 +157,7 @@ class Joining(Reaching):
             "--node-key-in-tpm": self.node_key_in_tpm,
         }
         given = {name for name, is_given in sources.items() if is_given}
-        ways = _SOURCES[self.attestor]
+        ways = _SOURCES.get(self.attestor, (set[str](),))
         if self.second is not None:
             if self.attestor != "image":
                 message = f"--second is for image: {self.attestor} is enough, or is not"
@@ -207,15 +216,29 @@ def prover_of(options: Joining, clock: AgentClock) -> Prover:
     """Return the prover that the options name.
 
     Raises:
-        BadArgument: what it needs is not given, or standard input holds none.
+        BadArgument: what it needs is not given, or standard input holds none, or there is no such prover.
+        ConfigRefused: another package's prover cannot be loaded.
         NotBootstrapped, StateUnusable: a prover needs the trust domain, which comes with the keys.
     """
     options.check()
+    if options.attestor not in _SOURCES:
+        return _strangers(options)
     if options.attestor == "image":
         text = sys.stdin.read(_MAX_STDIN) if options.image_stdin else ""
         second = None if options.second is None else _alone(options.second, options, clock)
         return provers.image_prover(options.image_file, text, second)
     return _alone(options.attestor, options, clock)
+
+
+def _strangers(options: Joining) -> Prover:
+    """Return the prover that another package has registered."""
+    found = strangers.provers()
+    if options.attestor not in found:
+        known = ", ".join(sorted(_SOURCES | found.keys()))
+        message = f"no prover of {options.attestor[:80]!r} is installed (there is: {known})"
+        raise BadArgument(message)
+    settings = strangers.read_settings(options.option, options.prover_settings)
+    return strangers.load_prover(found[options.attestor], settings)
 
 
 def _alone(attestor: str, options: Joining, clock: AgentClock) -> Prover:

@@ -50,6 +50,7 @@ _COMMANDS = (
     ("refusals", "refusals:app", "Machines that were refused, and why."),
     ("explain", "explain:explain", "How a request was judged, step by step."),
     ("purge", "purge:purge", "Forgetting machines whose nodes are gone."),
+    ("simulate", "simulate:simulate", "A fleet that does not exist joins, renews and leaves."),
     ("rebuild", "rebuild:rebuild", "Fold the journal and compare it with the tables."),
     ("config", "config:app", "The configuration as it was read."),
     ("doctor", "doctor:doctor", "Check a deployment."),

@@ -2,10 +2,12 @@
 
 import json
 import tempfile
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from watchword.handlers.errors import BadArgument
 from watchword.streams.dev.free_ports import free_port, is_free
 
 _SOCKET_LIMIT = 100
@@ -99,14 +101,35 @@ class DataFolder:
         path.chmod(0o600)
         path.write_text(text)
 
-    def write_config(self, sections: Mapping[str, Mapping[str, object]]) -> None:
-        """Write the configuration file; there is no secret in it."""
+    def write_config(self, sections: Mapping[str, Mapping[str, object]], more: str = "") -> None:
+        """Write the configuration file, with `more` TOML at its end; there is no secret in it."""
         lines = ["# Written by `watchword dev`; the next run writes it again.", ""]
         for section, values in sections.items():
             lines.append(f"[{section}]")
             lines += [f"{name} = {_toml(value)}" for name, value in values.items()]
             lines.append("")
-        self.config.write_text("\n".join(lines))
+        self.config.write_text("\n".join(lines) + more)
+
+
+def attestor_tables(file: Path) -> str:
+    """Return the text of a TOML file that has `[attestors]` and nothing else.
+
+    Raises:
+        BadArgument: it cannot be read, or has something else.
+    """
+    try:
+        text = file.read_text("utf-8")
+        tables = set(tomllib.loads(text))
+    except OSError as error:
+        message = f"{file}: {error.strerror or 'cannot be read'}"
+        raise BadArgument(message) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        message = f"{file} is not TOML: {error}"
+        raise BadArgument(message) from None
+    if tables - {"attestors"}:
+        message = f"{file}: `dev` takes [attestors] and nothing else; all the rest it writes itself"
+        raise BadArgument(message)
+    return text
 
 
 def _toml(value: object) -> str:

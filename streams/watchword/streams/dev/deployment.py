@@ -13,6 +13,7 @@ from watchword.handlers.crypto.keyfiles import create_keys
 from watchword.handlers.crypto.worker_keys import WorkerKeys
 from watchword.handlers.store.connection import Database
 from watchword.handlers.store.migrate import migrate
+from watchword.handlers.store.plugin_migrations import migrate_plugin
 from watchword.streams.dev.children import Children
 from watchword.streams.dev.data_folder import DataFolder
 from watchword.streams.dev.errors import ServerFailed
@@ -21,8 +22,10 @@ from watchword.streams.dev.kafka import EmbeddedKafka
 from watchword.streams.dev.postgres import EmbeddedPostgres
 from watchword.streams.kafka_clients import KafkaConnection
 from watchword.streams.published_trust import publish_trust
+from watchword.streams.settings import load
 from watchword.streams.topics.admin import apply
 from watchword.streams.topics.plan import Wish
+from watchword.streams.wiring.attestors import packages_with_tables
 
 TRUST_DOMAIN = "dev.watchword.internal"
 WISH = Wish(replication_factor=1, min_insync_replicas=1, partitions={})
@@ -47,8 +50,12 @@ class Deployment:
 
 
 @asynccontextmanager
-async def deployed(folder: DataFolder, tell: Tell) -> AsyncGenerator[Deployment]:
+async def deployed(
+    folder: DataFolder, tell: Tell, attestors: str = ""
+) -> AsyncGenerator[Deployment]:
     """Start everything, give it, and stop it in the reverse order: nothing is left behind.
+
+    `attestors` is TOML: `[attestors]`, and a table for each that the workers have beside `join-token`.
 
     Raises:
         ServerFailed: something did not start, or did not end well.
@@ -75,10 +82,11 @@ async def deployed(folder: DataFolder, tell: Tell) -> AsyncGenerator[Deployment]
         socket = folder.signer_socket()
         if socket.parent != folder.run:
             stack.callback(shutil.rmtree, socket.parent, ignore_errors=True)
-        _configure(folder, broker.bootstrap_servers, ports, socket)
+        _configure(folder, broker.bootstrap_servers, ports, socket, attestors)
         async with asyncio.TaskGroup() as group:
             group.create_task(migrate(url))
             group.create_task(apply(kafka, WISH))
+        await _migrate_attestors(folder, url)
         await publish_trust(kafka, keys, datetime.now(UTC))
         tell("schema, topics, keys and trust are in place", time.monotonic() - began)
 
@@ -102,7 +110,11 @@ async def deployed(folder: DataFolder, tell: Tell) -> AsyncGenerator[Deployment]
 
 
 def _configure(
-    folder: DataFolder, bootstrap_servers: str, ports: dict[str, int], socket: Path
+    folder: DataFolder,
+    bootstrap_servers: str,
+    ports: dict[str, int],
+    socket: Path,
+    attestors: str,
 ) -> None:
     folder.write_config(
         {
@@ -122,8 +134,20 @@ def _configure(
                 "replication_factor": WISH.replication_factor,
                 "min_insync_replicas": WISH.min_insync_replicas,
             },
-        }
+        },
+        attestors,
     )
+
+
+async def _migrate_attestors(folder: DataFolder, url: str) -> None:
+    """Make the tables of the attestors that other packages bring.
+
+    Raises:
+        ConfigRefused: one cannot be loaded, or its settings are not usable.
+    """
+    settings = load(file=folder.config, environment={}).settings
+    for attestor, package in packages_with_tables(settings):
+        await migrate_plugin(url, attestor, package)
 
 
 def _start(children: Children, ports: dict[str, int]) -> None:

@@ -18,7 +18,7 @@ from watchword.handlers.operators.actor import Actor
 from watchword.handlers.operators.places import create_place, create_tenant
 from watchword.handlers.operators.tokens import TokenOrder, create_token, revoke_token
 from watchword.schemas.topics import JOIN_REFUSED, NODE_EVENTS
-from watchword.streams.dev.data_folder import DataFolder
+from watchword.streams.dev.data_folder import DataFolder, attestor_tables
 from watchword.streams.dev.deployment import Deployment, deployed
 from watchword.streams.dev.errors import ServerFailed
 from watchword.streams.dev.expectations import JOINED, Run, TokenUse
@@ -41,6 +41,8 @@ class DevOptions:
 
     data: Path
     demo: bool = False
+    attestors: Path | None = None
+    """A file with the settings of attestors."""
 
 
 async def run_dev(options: DevOptions) -> int:
@@ -49,14 +51,16 @@ async def run_dev(options: DevOptions) -> int:
     0 says that every machine was told, and every topic and table shows, what was expected.
 
     Raises:
+        BadArgument, ConfigRefused: the settings of attestors are not usable.
         ServerFailed: something did not start, or did not end well.
     """
     stage = Stage()
     folder = DataFolder(options.data.absolute())
+    attestors = "" if options.attestors is None else attestor_tables(options.attestors)
     stage.step(f"everything is kept in {folder.root}")
     began = time.monotonic()
     with _interrupts() as interrupted:
-        working = asyncio.create_task(_work(folder, stage, demo=options.demo))
+        working = asyncio.create_task(_work(folder, stage, attestors, demo=options.demo))
         waiting = asyncio.create_task(interrupted.wait())
         await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
@@ -73,8 +77,8 @@ async def run_dev(options: DevOptions) -> int:
     return status
 
 
-async def _work(folder: DataFolder, stage: Stage, *, demo: bool) -> int:
-    async with deployed(folder, stage.step) as deployment:
+async def _work(folder: DataFolder, stage: Stage, attestors: str, *, demo: bool) -> int:
+    async with deployed(folder, stage.step, attestors) as deployment:
         run = await _send_fleet(deployment, stage)
         began = time.monotonic()
         checks = await judge(

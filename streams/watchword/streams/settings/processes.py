@@ -58,6 +58,13 @@ class WorkerSettings(Section):
     drain_s: Annotated[float, Field(ge=1.0, le=60.0)] = 10.0
     """How long SIGTERM waits for batches in flight. Must end before whoever sends SIGKILL loses patience."""
 
+    stall_s: Annotated[float, Field(ge=1.0, le=300.0)] = 5.0
+    """How long the event loop may be blocked before the worker ends (status 79): an attestor's code runs in it."""
+
+    memory_bytes: Annotated[int, Field(ge=512 * 1024 * 1024)] = 4 * 1024 * 1024 * 1024
+    """The address space that the worker may have (RLIMIT_AS). Who goes past it ends it (status 71); a container's
+    own limit may come before. A worker has 120 MB to begin with; threads of attestors reserve some that they do not use."""
+
     clock_skew_s: Annotated[float, Field(ge=0.5, le=60.0)] = 5.0
     """Further from PostgreSQL's clock than this a worker is not ready."""
 

@@ -66,6 +66,22 @@ def installed_attestors(settings: Settings) -> list[object]:
     return loaded
 
 
+def packages_with_tables(settings: Settings) -> list[tuple[str, str]]:
+    """Return the enabled attestors of other packages that have tables, with the package that ships them.
+
+    Raises:
+        ConfigRefused: one cannot be loaded.
+    """
+    found = registrations(None)
+    strangers = [
+        load(found[name])
+        for name in dict.fromkeys(settings.attestors.enabled)
+        if name not in BUILT_IN and name in found
+    ]
+    packages = ((one.id, getattr(one, "package", None)) for one in strangers)
+    return [(name, package) for name, package in packages if package is not None]
+
+
 def _built_in(name: str, settings: Settings, trust_domain: str, problems: list[str]) -> object:
     """Return one of ours; what is wrong with its settings goes to `problems`."""
     registered = registry(settings.deployment.kinds)

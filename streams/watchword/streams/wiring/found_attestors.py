@@ -14,9 +14,10 @@ from watchword.handlers.attestors.x509pop.verifier import X509PopAttestor
 from watchword.handlers.catalog import Catalog
 from watchword.handlers.errors import ConfigRefused
 from watchword.schemas.ids import Role
+from watchword.streams.registered import Registration
 from watchword.streams.settings import Settings
 from watchword.streams.wiring.attestors import BUILT_IN, enabled_attestors, join_policy
-from watchword.streams.wiring.strangers import Registration, load, registrations
+from watchword.streams.wiring.strangers import load, registrations
 
 State = Literal["enabled", "available", "skipped"]
 

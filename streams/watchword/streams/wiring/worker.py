@@ -69,6 +69,8 @@ def worker_options(settings: Settings) -> WorkerOptions:
             batches_in_flight=worker.batches_in_flight,
             session_timeout_s=worker.session_timeout_s,
             drain_s=worker.drain_s,
+            stall_s=worker.stall_s,
+            memory_bytes=worker.memory_bytes,
             clock_skew_s=worker.clock_skew_s,
         ),
         health_host=settings.health.host,

@@ -3,16 +3,19 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import NoReturn
 
 import structlog
 
-from watchword.handlers.errors import WatchwordError
+from watchword.handlers.errors import OutOfMemory, WatchwordError
 from watchword.handlers.join.records import Answer, JoinService
 from watchword.streams import failpoints
 from watchword.streams.worker import metrics
 from watchword.streams.worker.answers import Answers
 from watchword.streams.worker.backlog import Backlog, Delivery
+from watchword.streams.worker.exits import ExitCode, Fatal, exit_now
 from watchword.streams.worker.options import WorkerLimits, WorkerTopics
 from watchword.streams.worker.outgoing import POISON, Outgoing, answer_of, dead_letter_of
 from watchword.streams.worker.services import WorkerService
@@ -32,6 +35,7 @@ class BatchParts:
     service: JoinService
     answers: Answers
     topics: WorkerTopics
+    fatal: Fatal = exit_now
 
 
 class Batches(WorkerService):
@@ -73,6 +77,8 @@ class Batches(WorkerService):
             began = time.perf_counter()
             try:
                 await self._carry_out(batch)
+            except MemoryError as error:
+                self._out_of_memory(error, batch)
             except BaseException as error:
                 for delivery in batch:
                     backlog.abandon(delivery)
@@ -94,6 +100,17 @@ class Batches(WorkerService):
         metrics.IN_FLIGHT.set(self._in_flight)
         if not self._in_flight:
             self._settled.set()
+
+    def _out_of_memory(self, error: MemoryError, batch: Sequence[Delivery]) -> NoReturn:
+        """End the process at once: what its tasks still did might acknowledge something."""
+        with suppress(Exception):
+            _log.critical(
+                "out of memory",
+                attestor=error.attestor if isinstance(error, OutOfMemory) else None,
+                where=error.where if isinstance(error, OutOfMemory) else None,
+                batch=_coordinates(batch),
+            )
+        self._parts.fatal(ExitCode.OUT_OF_MEMORY)
 
     async def _carry_out(self, batch: Sequence[Delivery]) -> None:
         """Judge, answer, wait for the acknowledgements, mark as done: in this order."""

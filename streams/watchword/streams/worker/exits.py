@@ -15,10 +15,14 @@ class ExitCode(IntEnum):
     OK = 0
     CRASHED = 70
     """EX_SOFTWARE: something raised that must not; nothing unanswered was acknowledged."""
+    OUT_OF_MEMORY = 71
+    """EX_OSERR: a verifier, or something beside it, needed more memory than there is; nothing more was acknowledged."""
     DRAIN_OVERDUE = 75
     """EX_TEMPFAIL: draining took longer than it may; what was not answered comes again."""
     OFFSET_SKIPPED = 76
     """EX_PROTOCOL: an offset was left out; nothing was acknowledged after it was seen."""
+    STALLED = 79
+    """Ours: the event loop was blocked, mostly by an attestor; what was not acknowledged comes again."""
 
 
 Fatal = Callable[[ExitCode], NoReturn]

@@ -26,6 +26,11 @@ COMMANDS = Counter(
     "Commands of nodes that asked for them: dispatched, sent again, refused at dispatch, finished.",
     ["what"],
 )
+SUSPECTS = Counter(
+    "watchword_join_suspects",
+    "Requests that were being judged when a worker ended: judged alone, or given up.",
+    ["what"],
+)
 
 _NONE = "none"
 _UNKNOWN = "unknown"
@@ -69,6 +74,10 @@ class JoinMetrics:
     def halved(self) -> None:
         """Count a batch that was halved."""
         HALVED.inc()
+
+    def suspected(self, *, given_up: bool) -> None:
+        """Count a request with which a worker may have ended."""
+        SUSPECTS.labels("given-up" if given_up else "judged-alone").inc()
 
     def _reason(self, candidate: Candidate) -> str:
         match candidate.judgement:

@@ -52,6 +52,10 @@ class WorkerLimits:
     """How long a rebalance waits for the batches in flight."""
     send_deadline_s: float = 10.0
     """After it, a producer that has not delivered is replaced."""
+    stall_s: float = 5.0
+    """How long the event loop may be blocked before the process ends."""
+    memory_bytes: int | None = None
+    """The address space that the process may have; None leaves it as it is."""
     drain_s: float = 10.0
     """How long SIGTERM takes at most."""
     clock_skew_s: float = 5.0
@@ -74,7 +78,7 @@ class WorkerOptions:
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """The join service as the worker sees it. The three are called in the worker's event loop."""
+    """The join service as the worker sees it. All are called in the worker's event loop."""
 
     service: JoinService
     problem: Callable[[], str | None]

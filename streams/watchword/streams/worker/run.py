@@ -23,6 +23,7 @@ from watchword.streams.worker.backlog import Backlog, Budget
 from watchword.streams.worker.batches import Batches, BatchParts
 from watchword.streams.worker.consumer import consumer_factory
 from watchword.streams.worker.exits import ExitCode, Fatal, exit_now
+from watchword.streams.worker.memory import limit_memory
 from watchword.streams.worker.options import (
     GREATEST_RECORD_BYTES,
     Judging,
@@ -31,6 +32,7 @@ from watchword.streams.worker.options import (
 )
 from watchword.streams.worker.services import until_ended
 from watchword.streams.worker.source import RequestSource, SourceParts
+from watchword.streams.worker.watchdog import Watchdog
 
 _log = structlog.get_logger(__name__)
 
@@ -51,6 +53,9 @@ def run_worker(options: WorkerOptions, service_factory: ServiceFactory) -> int:
         OSError: the health listener's address is taken.
         WrongVersion: a library is not the one that is pinned.
     """
+    if options.limits.memory_bytes is not None:
+        bound = limit_memory(options.limits.memory_bytes)
+        _log.info("memory is bounded", bytes=bound)
     return asyncio.run(_until_a_signal(options, service_factory))
 
 
@@ -124,6 +129,9 @@ async def _serve(
         if judging is None:
             return ExitCode.OK
         app = assemble(options, judging, health)
+        watchdog = Watchdog(options.limits.stall_s)
+        watchdog.start()
+        stack.callback(watchdog.stop)
         await app.start()
         _spare_the_collector()
         await _unless(stopping, until_ended(app))
@@ -167,7 +175,7 @@ def assemble(
     budget = Budget(limits.held_records, limits.held_bytes, GREATEST_RECORD_BYTES)
     backlog = Backlog(budget)
     answers = Answers(producer_factory(options), limits.send_deadline_s)
-    batches = Batches(BatchParts(backlog, judging.service, answers, options.topics), limits)
+    batches = Batches(BatchParts(backlog, judging.service, answers, options.topics, fatal), limits)
     app = build_app(options.group, backlog.put, limits.held_records)
     source = RequestSource(
         SourceParts(
@@ -177,6 +185,7 @@ def assemble(
             emit=app.emit,
             settle=batches.settle,
             gate=judging.problem,
+            taken_over=judging.service.taken_over,
             fatal=fatal,
         ),
         limits,

@@ -64,6 +64,8 @@ class SourceParts:
     settle: Settle
     gate: Problem
     """While it names a problem nothing is fetched; the partitions are kept."""
+    taken_over: Callable[[], None]
+    """Hears of it when partitions came, before anything of them is delivered."""
     fatal: Fatal = exit_now
 
 
@@ -313,6 +315,7 @@ class RequestSource(WorkerService):
     def assigned(self, partitions: Iterable[TopicPartition]) -> None:
         """Take over partitions. The pump anchors them: here the group's heartbeats stand still."""
         metrics.REBALANCES.inc()
+        self._parts.taken_over()
         self._generation += 1
         self._unanchored = set(partitions)
         self._has_joined = True

@@ -121,3 +121,27 @@ async def test_cancelled_run_ends_everything() -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     assert asyncio.all_tasks() == before
+
+
+async def test_attestor_has_no_more_at_once_than_it_says() -> None:
+    """An HSM has four sessions, and a batch sixty-four requests."""
+    running = most = 0
+
+    async def counted() -> Judgement:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return SAID
+
+    assert await run(Patience(5, {"acme": 3}), *(counted() for _ in range(20))) == [SAID] * 20
+    assert most == 3
+
+
+async def test_who_found_no_place_in_time_costs_the_attestor_nothing() -> None:
+    """It was not asked. Two that hang are late, the rest comes again, and the breaker counts two."""
+    patience = Patience(0.05, {"acme": 2})
+    found = await run(patience, *(never() for _ in range(10)))
+    assert found == [LATE, LATE, *[Broken("no place at its attestor")] * 8]
+    assert not patience.rests("acme", NOW)

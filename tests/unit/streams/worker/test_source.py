@@ -149,6 +149,7 @@ class Bench:
             emit=self._emit,
             settle=self._settle,
             gate=lambda: None,
+            taken_over=lambda: None,
             fatal=self._fatal,
         )
         self.source = RequestSource(parts, WorkerLimits(commit_every_s=0.01))

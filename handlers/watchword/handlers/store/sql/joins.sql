@@ -1,5 +1,12 @@
 -- look
--- The time that judges the attempt, and what is known of digests, CSRs and public keys, in one query.
+-- The time that judges the attempt, and what is known of digests, CSRs and public keys, in one query. It also
+-- writes down that these digests are going to be judged, unless no worker is named.
+WITH begun AS (
+    INSERT INTO judging (worker, slot, incarnation, digests, begun_at)
+    SELECT $4::text, $5::smallint, $6::uuid, $1::bytea[], watchword.now() WHERE $4::text IS NOT NULL
+    ON CONFLICT (worker, slot) DO UPDATE
+        SET incarnation = excluded.incarnation, digests = excluded.digests, begun_at = excluded.begun_at
+)
 SELECT 'now' AS kind, NULL::bytea AS subject, NULL::smallint AS outcome, NULL::uuid AS node_id,
        NULL::bytea AS csr_sha256, NULL::text AS reason, watchword.now() AS not_after
 UNION ALL

@@ -1,7 +1,7 @@
 """Machines that join: keys and CSRs, kept from run to run, and requests, sealed anew for each run.
 
-The keys are test material that this module generates; they are kept because 100,000 of them take a
-minute, and lie under `build/`.
+The keys are of nobody; they are kept because 100,000 of them take a
+minute, in the folder that is named.
 """
 
 import multiprocessing
@@ -22,10 +22,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from uuid_utils.compat import uuid7
 
 from watchword.handlers.attestors.join_token.evidence import encode
-from watchword.handlers.crypto import hpke
+from watchword.handlers.crypto.sealing import UNSEALED, seal_evidence
 from watchword.schemas.canonical import b64, length_prefixed
-from watchword.schemas.ids import AttestorId
-from watchword.schemas.requests import Claims, JoinRequest, seal_info
+from watchword.schemas.requests import Claims, JoinRequest
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -109,30 +108,21 @@ def _request(seal_to: SealTo, joins: tuple[Machine, Token]) -> bytes:
         macs=("02:" + ":".join(digits[at : at + 2] for at in range(0, 10, 2)),),
         hostname=f"node-{digits[:8]}.fleet.example",
     )
-    request_id = str(uuid7())
-    info = seal_info(
+    unsealed = JoinRequest(
         version=1,
         kind="join",
-        request_id=request_id,
-        attestor=AttestorId("join-token"),
-        role="node",
-        encryption_key_id=seal_to.kid,
-        reply_key=b"",
-        state=None,
-        csr_sha256=name.digest(),
-    )
-    plain = length_prefixed(encode(token.id, token.secret), claims.write())
-    return JoinRequest(
-        version=1,
-        kind="join",
-        request_id=request_id,
+        request_id=str(uuid7()),
         attestor="join-token",
         role="node",
         csr=b64(machine.csr),
         encryption_key_id=seal_to.kid,
-        sealed=b64(hpke.seal(seal_to.public, plain, info)),
+        sealed=UNSEALED,
         state=None,
         reply_key=None,
+    )
+    evidence = encode(token.id, token.secret)
+    return seal_evidence(
+        unsealed, seal_to.public, evidence, claims, csr_sha256=name.digest()
     ).write()
 
 
