@@ -22,7 +22,7 @@ _CLI = (sys.executable, "-m", "watchword.streams.cli")
 _LISTENERS = ("signer", "worker", "gateway", "gateway_health")
 _CONFIG = """\
 [deployment]
-trust_domain = "{folder.name}.example"
+trust_domain = "{domain}.example"
 approval_retry_after_s = 1
 [database]
 url_file = "{folder}/url"
@@ -54,8 +54,9 @@ def configured(folder: Path, dsn: str, kafka: str, attestors: str, **paths: Path
     ports = dict(zip(_LISTENERS, free_ports(len(_LISTENERS)), strict=True))
     (folder / "url").touch(mode=0o600)
     (folder / "url").write_text(dsn)
+    domain = folder.name.replace("_", "-")  # a temporary folder's name is no DNS name
     (folder / "config.toml").write_text(
-        (_CONFIG + attestors).format(folder=folder, kafka=kafka, **ports, **paths)
+        (_CONFIG + attestors).format(folder=folder, domain=domain, kafka=kafka, **ports, **paths)
     )
     return ports
 

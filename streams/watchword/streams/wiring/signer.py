@@ -8,11 +8,13 @@ from functools import partial
 import structlog
 from prometheus_client import Gauge
 
-from watchword.handlers.crypto.keyfiles import load_authority
 from watchword.streams.health import Health
 from watchword.streams.lifecycle import HealthAddress, Lifecycle, living
 from watchword.streams.settings import Settings
+from watchword.streams.signer.authorities import Authorities
+from watchword.streams.signer.ca_watch import CaWatch
 from watchword.streams.signer.server import SignerCounters, serve
+from watchword.streams.wiring.authority_files import AuthorityFiles
 
 _log = structlog.get_logger(__name__)
 
@@ -28,22 +30,20 @@ async def run(settings: Settings) -> None:
         Conflict: another signer answers on the socket.
         OSError: the health listener's address is taken.
     """
-    authority = load_authority(
-        settings.signer.ca_directory or settings.keys.directory,
-        trust_domain=settings.deployment.trust_domain,
-        max_lifetime=timedelta(seconds=settings.deployment.certificate_lifetime_s)
-        + _BACKDATE_AND_MORE,
-    )
+    authorities, cas = Authorities(), AuthorityFiles(settings, also=_BACKDATE_AND_MORE)
+    watch = CaWatch(cas.directory, authorities, cas.issuing, cas.probe)
+    await watch.begin()
     uids = frozenset(settings.signer.allowed_uids)
     counters = SignerCounters()
     _count(counters)
     health, taking = Health(), asyncio.Event()
+    health.add_check("ca", authorities.problem)
     health.add_check("socket", lambda: None if taking.is_set() else "starting")
     address = HealthAddress(settings.health.host, settings.signer.health_port)
     async with living(Lifecycle(health, address)) as stopping:
         serving = asyncio.create_task(
             serve(
-                authority,
+                authorities,
                 settings.signer.socket,
                 mode=0o660 if uids else 0o600,
                 allowed_uids=uids or None,
@@ -52,12 +52,13 @@ async def run(settings: Settings) -> None:
             )
         )
         waiting = asyncio.create_task(stopping.wait())
+        watching = asyncio.create_task(watch.keep())
         _log.info("signer started", socket=str(settings.signer.socket))
         try:
             await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             health.stopping = True
-            for task in (serving, waiting):
+            for task in (serving, waiting, watching):
                 task.cancel()
             with suppress(asyncio.CancelledError):
                 await serving

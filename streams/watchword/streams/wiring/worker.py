@@ -27,6 +27,7 @@ from watchword.streams.wiring.cloud_iid import tending
 from watchword.streams.wiring.connections import database_url, kafka_connection
 from watchword.streams.wiring.database_watch import watching
 from watchword.streams.worker.join_metrics import JoinMetrics
+from watchword.streams.worker.key_watch import KeyWatch, watching_keys
 from watchword.streams.worker.options import Judging, WorkerLimits, WorkerOptions
 from watchword.streams.worker.run import run_worker
 
@@ -90,6 +91,7 @@ async def judging(
         stack.push_async_callback(store.close)
         signer = SocketSigner(settings.signer.socket)
         stack.push_async_callback(signer.close)
+        crypto = keys.join_crypto(signer)
         service = create_join_service(
             store,
             JoinClock(
@@ -100,7 +102,7 @@ async def judging(
                 approval_ttl=timedelta(seconds=deployment.approval_ttl_s),
             ),
             JoinEvents(settings.worker.name, f"/watchword/{deployment.cluster}/verifier"),
-            keys.join_crypto(signer),
+            crypto,
             [metered(one, REGISTRY) for one in every if is_attestor(one)],
             JoinSeams(
                 policy,
@@ -113,5 +115,9 @@ async def judging(
         )
         with_sql = [AttestorId(a.id) for a in attestors if brings_sql(a)]  # type: ignore[attr-defined]  # looked at
         watch = await stack.enter_async_context(watching(database, url, with_sql))
+        looking = KeyWatch(
+            settings.keys.directory, keys, crypto, database, holder=settings.worker.name
+        )
+        await stack.enter_async_context(watching_keys(looking))
         clouds = await stack.enter_async_context(tending(settings, attestors))
         yield Judging(service, lambda: watch.problem() or clouds(), watch.clock_skew)
