@@ -9,6 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/made-from-the-lock
 TPM_STAMP := $(VENV)/made-for-a-tpm
+PKCS11_STAMP := $(VENV)/made-for-pkcs11
 RUNTIME := streams/watchword/streams/dev/runtime
 
 EXTRAS := --extra agent --extra kafka --extra server --extra testkit --extra dev
@@ -16,10 +17,10 @@ COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --upgrade --g
   --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv tpm run demo test check vectors bench cases fuzz faults guards docs wheel sbom licences audit fix lock clean
+.PHONY: help venv tpm pkcs11 run demo test check vectors bench cases fuzz faults guards docs wheel sbom licences audit fix lock clean
 
 help: ## list the commands
-	@sed -nE 's/^([a-z]+):[^#]*## (.*)$$/\1|\2/p' $(MAKEFILE_LIST) \
+	@sed -nE 's/^([a-z0-9]+):[^#]*## (.*)$$/\1|\2/p' $(MAKEFILE_LIST) \
 	  | while IFS='|' read -r name text; do printf '  make %-9s %s\n' "$$name" "$$text"; done
 
 venv: $(STAMP) ## make .venv from requirements.lock, each file checked by its hash
@@ -38,6 +39,12 @@ tpm: $(TPM_STAMP) ## what talks to a TPM, into .venv; needs libtss2-dev, a C com
 $(TPM_STAMP): $(STAMP) requirements-tpm-build.lock requirements-tpm.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-tpm-build.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation --requirement requirements-tpm.lock
+	touch $@
+
+pkcs11: $(PKCS11_STAMP) ## what talks to a hardware module that holds the CA key, into .venv
+
+$(PKCS11_STAMP): $(STAMP) requirements-pkcs11.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-pkcs11.lock
 	touch $@
 
 run: $(STAMP) ## Kafka, PostgreSQL and every process of ours on this machine
@@ -106,6 +113,7 @@ lock: $(STAMP) ## resolve the dependencies anew: Python's, and Kafka's jars; nee
 	$(COMPILE) pyproject.toml --extra server --constraint requirements.lock --output-file requirements-server.lock
 	$(COMPILE) --group tpm-build --output-file requirements-tpm-build.lock
 	$(COMPILE) pyproject.toml --extra tpm --constraint requirements.lock --output-file requirements-tpm.lock
+	$(COMPILE) pyproject.toml --extra pkcs11 --constraint requirements.lock --output-file requirements-pkcs11.lock
 	cd $(RUNTIME) && M2_REPO=$(CURDIR)/build/jgo/m2 JGO_CACHE_DIR=$(CURDIR)/build/jgo/cache \
 	  $(CURDIR)/$(BIN)/jgo --quiet lock
 

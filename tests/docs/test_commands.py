@@ -12,7 +12,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 GUIDES = [
     DOCS / "guides" / f"{name}.md"
     for name in (
-        "siem", "operate", "upgrade", "backup-and-restore", "join-token", "x509pop", "image", "pxe",
+        "siem", "rotate-keys", "operate", "upgrade", "backup-and-restore", "join-token", "x509pop", "image", "pxe",
     )
 ]  # fmt: skip
 RUNBOOKS = sorted((DOCS / "runbooks").glob("W*.md"))

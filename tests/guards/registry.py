@@ -21,6 +21,7 @@ class Guard:
 
 _JOIN = "tests/integration/join/test_join_token.py"
 _ATTESTORS = "tests/unit/handlers/attestors"
+_CRYPTO = "tests/unit/handlers/crypto"
 _LIFE = "tests/integration/life"
 _AGENT = "tests/unit/streams/agent"
 _JUDGED = "tests/integration/attestors"
@@ -314,6 +315,30 @@ GUARDS: tuple[Guard, ...] = (
         "3",
         "migrations_make_what_they_like",
         "tests/integration/store/test_plugin_migrations.py::test_what_is_not_its_own_is_refused_and_leaves_nothing",
+    ),
+    Guard(
+        "signing keys are vouched for",
+        "6",
+        "handovers_are_believed",
+        f"{_CRYPTO}/test_belief.py::test_what_the_trusted_key_did_not_vouch_for_is_refused",
+    ),
+    Guard(
+        "no way back",
+        "6",
+        "keys_left_behind_count",
+        f"{_CRYPTO}/test_belief.py::test_a_key_that_was_left_behind_leads_nowhere",
+    ),
+    Guard(
+        "retired keys sign nothing",
+        "6",
+        "the_first_signing_key_stays",
+        f"{_CRYPTO}/test_keyrotation.py::test_a_retired_signing_key_signs_nothing",
+    ),
+    Guard(
+        "overlap",
+        "1",
+        "nothing_needs_a_retired_key",
+        f"{_CRYPTO}/test_keyrotation.py::test_a_key_that_is_needed_stays_unless_somebody_else_has_it",
     ),
     # What only shows when processes die: python -m tests.faults --guard NAME.
     Guard(

@@ -13,7 +13,7 @@ from watchword.handlers.attestors.join_token.evidence import new_token
 from watchword.handlers.attestors.join_token.prover import JoinTokenProver
 from watchword.handlers.crypto import hpke
 from watchword.handlers.crypto.csr import Csr, check_possession, load_csr
-from watchword.handlers.crypto.endorsements import pin_of
+from watchword.handlers.crypto.endorsements import endorse, pin_of
 from watchword.handlers.crypto.keysets import HeldKey, sign_key_set, sign_trust_bundle
 from watchword.handlers.crypto.profile import CertificateOrder
 from watchword.handlers.crypto.responses import Answers, Question
@@ -48,6 +48,8 @@ class Service:
         self.held = [self.held_key("e-1", now, now + MONTH)]
         self.version = 1
         self.issued = 0
+        self.handovers: list[str] = []
+        self.more_authorities: tuple[bytes, ...] = ()
 
     @property
     def pin(self) -> str:
@@ -76,8 +78,19 @@ class Service:
             version=self.version,
             issued_at=self.now,
             trust_domain=TRUST_DOMAIN,
-            authorities=self.authority.chain,
+            authorities=(*self.authority.chain, *self.more_authorities),
+            handovers=self.handovers,
         )
+
+    def hand_over(self, kid: str) -> None:
+        """Have another signing key, which the one before vouches for."""
+        new = jws_signer(kid)
+        said = endorse(
+            self.jws, kid=kid, public=new.public, issued_at=self.now, trust_domain=TRUST_DOMAIN
+        )
+        self.handovers.append(said.decode())
+        self.jws, self.answers = new, Answers(new)
+        self.version += 1
 
     def open(self, request: bytes) -> tuple[JoinRequest, Csr, bytes, Claims]:
         """Return what a worker would see of a request: the seal opens, and the CSR is its key's."""
@@ -193,6 +206,8 @@ class Wire:
     is_away: bool = False
     """Whether the published documents cannot be fetched."""
     certificate_revocations: bytes | None = None
+    crls: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    """By the name of the CA."""
     fetched: int = 0
     """How often anything published was fetched."""
     on_silence: Callable[[float], None] | None = None
@@ -218,10 +233,10 @@ class Wire:
         self._reach()
         return self.service.trust_bundle()
 
-    async def crl(self) -> bytes | None:
+    async def crl(self, ca: str | None = None) -> bytes | None:
         """Return what the test put there."""
         self._reach()
-        return self.certificate_revocations
+        return self.certificate_revocations if ca is None else self.crls.get(ca)
 
     async def close(self) -> None:
         """Do nothing."""

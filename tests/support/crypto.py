@@ -64,9 +64,9 @@ def order(
     return CertificateOrder(spki_der, tenant, node_id, node_key_uri, not_before, not_after)
 
 
-def authority(*, now: datetime = NOW) -> Authority:
-    """Return a fresh node CA."""
-    key, certificate = create_ca(TRUST_DOMAIN, now=now)
+def authority(*, now: datetime = NOW, is_distinct: bool = False) -> Authority:
+    """Return a fresh node CA; `is_distinct` gives it a name of its own."""
+    key, certificate = create_ca(TRUST_DOMAIN, now=now, is_distinct=is_distinct)
     return Authority(key, [certificate], trust_domain=TRUST_DOMAIN)
 
 

@@ -50,6 +50,9 @@ class Asked:
     def halved(self) -> None:
         """See `Observer`."""
 
+    def suspected(self, *, given_up: bool) -> None:
+        """See `Observer`."""
+
 
 async def explain(
     bench: Bench, made: Explainer, incoming: Incoming, *, as_of_now: bool = False

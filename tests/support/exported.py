@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
@@ -11,12 +10,14 @@ from prometheus_client import REGISTRY, CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
+from tests.support.crypto import authority
 from watchword.handlers.attestors.join_token.verifier import JoinTokenAttestor
 from watchword.handlers.metered import metered
 from watchword.streams.gateway import metrics as gateway
 from watchword.streams.health import Health, HealthListener
 from watchword.streams.keeper import metrics as keeper
 from watchword.streams.relay import metrics as relay
+from watchword.streams.signer.authorities import Authorities
 from watchword.streams.signer.server import SignerCounters
 from watchword.streams.wiring.signer import SignerMetrics
 from watchword.streams.worker import cloud_anchors, join_metrics
@@ -47,7 +48,7 @@ def exported() -> dict[str, set[Exported]]:
         "watchword-relay": common | _of_module(relay),
         "watchword-keeper": common | _of_module(keeper),
         "watchword-signer": common
-        | _of_metrics(SignerMetrics(SignerCounters(), datetime.now(UTC)).collect()),
+        | _of_metrics(SignerMetrics(SignerCounters(), Authorities([authority()])).collect()),
     }
 
 

@@ -54,15 +54,9 @@ def configured(folder: Path, dsn: str, kafka: str, attestors: str, **paths: Path
     ports = dict(zip(_LISTENERS, free_ports(len(_LISTENERS)), strict=True))
     (folder / "url").touch(mode=0o600)
     (folder / "url").write_text(dsn)
+    domain = folder.name.replace("_", "-")  # a temporary folder's name is no DNS name
     (folder / "config.toml").write_text(
-        (_CONFIG + attestors).format(
-            # The name of a temporary folder may have what no domain has.
-            domain=folder.name.replace("_", "-"),
-            folder=folder,
-            kafka=kafka,
-            **ports,
-            **paths,
-        )
+        (_CONFIG + attestors).format(folder=folder, domain=domain, kafka=kafka, **ports, **paths)
     )
     return ports
 

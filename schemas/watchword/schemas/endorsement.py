@@ -8,9 +8,10 @@ from watchword.schemas.responses import Instant
 class KeyEndorsement(Wire):
     """The payload of an endorsement's JWS (typ `watchword-key-endorsement`), signed by the old key.
 
-    Whoever trusts the key that signed it may trust `signing` in its place, within the trust domain.
+    Whoever trusts `by`, the key that signed it, may trust `signing` after it, within the trust domain.
     """
 
     trust_domain: str
     issued_at: Instant
+    by: SigningKey
     signing: SigningKey

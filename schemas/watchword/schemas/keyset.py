@@ -28,6 +28,14 @@ class SigningKey(Wire):
     public: Annotated[str, Field(min_length=44, max_length=44)]
 
 
+class RetiredSigningKey(Wire):
+    """A signing key that signs nothing new; its answers of a little while ago still count, until `not_after`."""
+
+    kid: str
+    public: Annotated[str, Field(min_length=44, max_length=44)]
+    not_after: Instant
+
+
 class KeySet(Wire):
     """The payload of the key set's JWS. An agent refuses a version lower than one it stored."""
 
@@ -38,6 +46,7 @@ class KeySet(Wire):
     encryption: Annotated[
         tuple[EncryptionKey, ...], Field(min_length=1, max_length=16, strict=False)
     ]
+    retired: Annotated[tuple[RetiredSigningKey, ...], Field(max_length=16, strict=False)] = ()
 
 
 class TrustBundle(Wire):
@@ -47,6 +56,8 @@ class TrustBundle(Wire):
     issued_at: Instant
     trust_domain: str
     authorities: Annotated[tuple[str, ...], Field(min_length=1, max_length=16, strict=False)]
+    handovers: Annotated[tuple[str, ...], Field(max_length=64, strict=False)] = ()
+    """Key endorsements (JWS), the oldest first: how one signing key led to the next, up to the one that is prepared."""
 
 
 TYP_TRUST_BUNDLE = "watchword-trust-bundle"

@@ -1,5 +1,6 @@
 """The topics as data: what `watchword topics apply` creates. None is ever created by itself."""
 
+import re
 from dataclasses import dataclass, field
 
 from watchword.schemas.requests import MAX_REQUEST_BYTES
@@ -129,3 +130,18 @@ def tenant_topic(tenant: str) -> Topic:
 KEY_SET_KEY = b"key-set"
 TRUST_BUNDLE_KEY = b"trust-bundle"
 CRL_KEY = b"crl"
+"""The CRL of the CA that issues."""
+
+CA_NAME = re.compile(r"ca-[0-9a-f]{16}")
+"""What a CA is called: the beginning of its subject key identifier."""
+
+
+def crl_key(ca: str) -> bytes:
+    """Return the key under which the CRL of one CA is published, of retired ones as well."""
+    return CRL_KEY + b"/" + ca.encode()
+
+
+def is_crl_key(key: bytes) -> bool:
+    """Tell whether this is the key of one CA's CRL."""
+    kind, _, name = key.decode("ascii", "replace").partition("/")
+    return kind == CRL_KEY.decode() and CA_NAME.fullmatch(name) is not None

@@ -1,18 +1,30 @@
 """What agents are told to trust, on the compacted topic `trust.bundle`: written and read back."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError, UnknownTopicOrPartitionError
 
+from watchword.handlers.crypto.documents import read_document
+from watchword.handlers.crypto.endorsements import line_of, pin_of
+from watchword.handlers.crypto.jws import unverified_payload
 from watchword.handlers.crypto.keysets import read_key_set
 from watchword.handlers.crypto.worker_keys import WorkerKeys
 from watchword.handlers.errors import Conflict, SignatureBroken, Unavailable
+from watchword.schemas.canonical import b64, unb64
 from watchword.schemas.errors import SchemaError
-from watchword.schemas.topics import CRL_KEY, KEY_SET_KEY, TRUST_BUNDLE, TRUST_BUNDLE_KEY
+from watchword.schemas.keyset import KeySet
+from watchword.schemas.topics import (
+    CRL_KEY,
+    KEY_SET_KEY,
+    TRUST_BUNDLE,
+    TRUST_BUNDLE_KEY,
+    crl_key,
+    is_crl_key,
+)
 from watchword.streams.kafka_clients import KafkaConnection
 
 _DEADLINE_S = 20.0
@@ -66,7 +78,7 @@ async def publish_trust(kafka: KafkaConnection, keys: WorkerKeys, now: datetime)
     published = await read_published(kafka)
     if token := published.get(KEY_SET_KEY):
         try:
-            there = read_key_set(token, keys.signing.public)
+            there = read_ours(token, keys)
         except (SignatureBroken, SchemaError):
             message = (
                 "another signing key published the key set: these are not the deployment's keys"
@@ -77,21 +89,43 @@ async def publish_trust(kafka: KafkaConnection, keys: WorkerKeys, now: datetime)
                 f"key set {there.version} is published, and these keys are version {keys.version}"
             )
             raise Conflict(message)
+    # The bundle first: it says how the signing key of the key set was led to.
     await _publish(
-        kafka, ((KEY_SET_KEY, keys.key_set(now)), (TRUST_BUNDLE_KEY, keys.trust_bundle(now)))
+        kafka, ((TRUST_BUNDLE_KEY, keys.trust_bundle(now)), (KEY_SET_KEY, keys.key_set(now)))
     )
 
 
-async def publish_crl(kafka: KafkaConnection, der: bytes) -> None:
-    """Publish a CRL. Agents take it only if an authority of their trust bundle has signed it.
+def read_ours(token: bytes, keys: WorkerKeys) -> KeySet:
+    """Return a published key set: of the signing key of `keys`, or of one that has led to it.
+
+    Raises:
+        SignatureBroken: of another key.
+        SchemaError: no key set that this release knows.
+    """
+    claimed = unb64(read_document(KeySet, unverified_payload(token)).signing.public)
+    if claimed != keys.signing.public:
+        line = line_of(keys.handovers, pin_of(claimed), trust_domain=keys.trust_domain)
+        if b64(keys.signing.public) not in {key.public for key in line}:
+            raise SignatureBroken
+    return read_key_set(token, claimed)
+
+
+async def publish_crls(kafka: KafkaConnection, crls: Mapping[str, bytes], active: str) -> None:
+    """Publish the CRL of each CA by its name, and that of the active one once more as *the* CRL.
+
+    CRLs of CAs that are not there any more are withdrawn. Agents take one only if an authority of their
+    trust bundle has signed it.
 
     Raises:
         Unavailable: Kafka is away.
     """
-    await _publish(kafka, ((CRL_KEY, der),))
+    named = {crl_key(name): der for name, der in crls.items()}
+    before = [key for key in await read_published(kafka) if is_crl_key(key)]
+    gone = [(key, None) for key in before if key not in named]
+    await _publish(kafka, ((CRL_KEY, crls[active]), *named.items(), *gone))
 
 
-async def _publish(kafka: KafkaConnection, documents: Sequence[tuple[bytes, bytes]]) -> None:
+async def _publish(kafka: KafkaConnection, documents: Sequence[tuple[bytes, bytes | None]]) -> None:
     producer: _Client = AIOKafkaProducer(
         **kafka.client_options(), acks="all", enable_idempotence=True
     )

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.hashes import SHA256, SHA384
 
 from watchword.handlers.crypto import der
 from watchword.handlers.crypto.ca_certificates import chain_without_root, check_chain
+from watchword.handlers.crypto.camanifest import ca_kid
 from watchword.handlers.crypto.keypolicy import public_key_bits
 from watchword.handlers.crypto.profile import (
     BACKDATE,
@@ -80,6 +81,8 @@ class Authority:
         self.chain = chain_without_root(certificates)
         """DER, the issuing CA first, without the root unless that is the issuing CA itself."""
         self._key = key
+        self.is_remote: bool = getattr(key, "is_remote", False)
+        """Whether each signature is a call to a hardware module."""
         self._issuer = issuer
         self._signing, self._algorithm = _SIGNATURES[public.curve.name]
         identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
@@ -88,6 +91,11 @@ class Authority:
             issuer_key_identifier=identifier.value.digest,
             signature_algorithm=self._algorithm,
         )
+
+    @property
+    def kid(self) -> str:
+        """The CA's name, as in `ca.json`."""
+        return ca_kid(self._issuer)
 
     def revocation_list(
         self, revoked: Sequence[Revoked], *, now: datetime, next_update: datetime

@@ -37,18 +37,23 @@ def create_ca(
     now: datetime,
     lifetime: timedelta = CA_LIFETIME,
     key: ec.EllipticCurvePrivateKey | None = None,
+    is_distinct: bool = False,
 ) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     """Return a key (a new P-256 one, unless one is given) and a self-signed CA certificate for it.
 
     It may issue leaves only (pathlen 0) and carries the trust domain as its SPIFFE ID (X509-SVID,
-    3.1). Times are aware; `now` is dated back like a node's certificate.
+    3.1). Times are aware; `now` is dated back like a node's certificate. `is_distinct` puts the beginning
+    of the key's identifier into the name: for one beside another, whose CRLs must not be mistaken.
     """
     key = key or ec.generate_private_key(ec.SECP256R1())
     public = key.public_key()
     spki = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     identifier = x509.SubjectKeyIdentifier(key_identifier(public_key_bits(spki)))
     # A common name has at most 64 characters (RFC 5280, A.1).
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Watchword {trust_domain}"[:64])])
+    common = f"Watchword {trust_domain}"[:64]
+    if is_distinct:
+        common = f"{common[:55]} {identifier.digest.hex()[:8]}"
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from watchword.handlers.crypto.jws import JwsSigner
 from watchword.handlers.crypto.keysets import HeldKey
 from watchword.handlers.crypto.profile import KEY_STATEMENT
 from watchword.handlers.crypto.responses import Answers
@@ -34,6 +35,14 @@ class JoinCrypto:
         self.states = states
         self.signer = signer
         self._grace = grace
+        self._decryption = {held.kid: held for held in decryption}
+
+    def take_over(
+        self, decryption: Iterable[HeldKey], answers: JwsSigner, states: StateSealer
+    ) -> None:
+        """Go on with other keys from now on: between two steps of whatever is being judged."""
+        self.answers.sign_with(answers)
+        self.states = states
         self._decryption = {held.kid: held for held in decryption}
 
     def unseal(self, kid: str, sealed: bytes, info: bytes, now: datetime) -> bytes:

@@ -19,6 +19,7 @@ from watchword.schemas.keyset import (
     TYP_TRUST_BUNDLE,
     EncryptionKey,
     KeySet,
+    RetiredSigningKey,
     SigningKey,
     TrustBundle,
 )
@@ -34,6 +35,8 @@ class HeldKey:
     key: DecryptionKey
     not_before: datetime
     not_after: datetime
+    is_published: bool = True
+    """False for one that is prepared: workers open with it, and agents are not told of it yet."""
 
 
 def sign_key_set(
@@ -43,8 +46,9 @@ def sign_key_set(
     issued_at: datetime,
     trust_domain: str,
     encryption: Sequence[HeldKey],
+    retired: Sequence[RetiredSigningKey] = (),
 ) -> bytes:
-    """Return the signed key set with every key that is not past at `issued_at`.
+    """Return the signed key set with every published key that is not past at `issued_at`.
 
     Raises:
         Unavailable: every key is past: nothing could be sealed.
@@ -58,7 +62,7 @@ def sign_key_set(
             not_after=rfc3339(held.not_after),
         )
         for held in encryption
-        if held.not_after > issued_at
+        if held.is_published and held.not_after > issued_at
     )
     if not usable:
         message = "every encryption key has expired"
@@ -69,6 +73,7 @@ def sign_key_set(
         trust_domain=trust_domain,
         signing=SigningKey(kid=jws.kid, public=b64(jws.public)),
         encryption=usable,
+        retired=tuple(key for key in retired if parse_rfc3339(key.not_after) > issued_at),
     )
     return jws.sign(canonical(document.model_dump(by_alias=True, mode="json")), TYP_KEY_SET)
 
@@ -148,13 +153,15 @@ def sign_trust_bundle(
     issued_at: datetime,
     trust_domain: str,
     authorities: Sequence[bytes],
+    handovers: Sequence[str] = (),
 ) -> bytes:
-    """Return the signed trust bundle; `authorities` are CA certificates, DER."""
+    """Return the signed trust bundle; `authorities` are CA certificates, DER; `handovers` lead to the signer."""
     document = TrustBundle(
         version=version,
         issued_at=rfc3339(issued_at),
         trust_domain=trust_domain,
         authorities=tuple(b64(authority) for authority in authorities),
+        handovers=tuple(handovers),
     )
     return jws.sign(canonical(document.model_dump(by_alias=True, mode="json")), TYP_TRUST_BUNDLE)
 
@@ -175,6 +182,8 @@ def _check_encryption(key_set: KeySet) -> None:
             check_public(unb64(key.public))
             parse_rfc3339(key.not_before)
             parse_rfc3339(key.not_after)
+        for retired in key_set.retired:
+            parse_rfc3339(retired.not_after)
     except (SealBroken, ValueError):
         message = "encryption"
         raise WrongShape(message) from None

@@ -58,6 +58,10 @@ class Answers:
         """Take the signing key."""
         self._jws = jws
 
+    def sign_with(self, jws: JwsSigner) -> None:
+        """Sign with this key from now on."""
+        self._jws = jws
+
     def joined(  # noqa: PLR0913 - each is a member of the answer
         self,
         question: Question,

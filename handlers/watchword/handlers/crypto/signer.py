@@ -20,7 +20,13 @@ class Signer(Protocol):
         ...
 
     async def chain(self) -> tuple[bytes, ...]:
-        """Return DER, the issuing CA first, without the root; raises `SignerUnavailable`."""
+        """Return DER, the issuing CA first, without roots; then those of CAs that are retired.
+
+        Which of them belong to a certificate says `issuers.chain_of`.
+
+        Raises:
+            SignerUnavailable: no answer in time.
+        """
         ...
 
 

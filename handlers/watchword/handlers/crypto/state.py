@@ -35,8 +35,16 @@ _MILLISECOND = timedelta(milliseconds=1)
 class StateSealer:
     """Seals and opens states under the challenge keys."""
 
-    def __init__(self, keys: Mapping[str, bytes], active: str) -> None:
+    def __init__(
+        self,
+        keys: Mapping[str, bytes],
+        active: str,
+        *,
+        retired_until: Mapping[str, datetime] | None = None,
+    ) -> None:
         """Take 32-byte keys by name. States are sealed under the active one, opened under any.
+
+        A retired one opens until its time; whoever steals it later can make no state that counts.
 
         Raises:
             ValueError: a name or a key is of another form, or the active one is not among them.
@@ -50,6 +58,7 @@ class StateSealer:
                 raise ValueError(message)
         self._keys = dict(keys)
         self._active = active
+        self._retired_until = dict(retired_until or {})
 
     def seal(
         self,
@@ -94,7 +103,7 @@ class StateSealer:
         Raises:
             SealBroken: anything else.
         """
-        # 1. The head is of our form, and its key is held.
+        # 1. The head is of our form, and its key is held and not past its overlap.
         # 2. Everything is authentic: the head (with the expiry) and what the state is bound to.
         # 3. It has not expired. Judged last, on an authentic time.
 
@@ -105,8 +114,9 @@ class StateSealer:
         if len(state) < head_bytes or state[0] != _FORMAT:
             raise SealBroken
         head = state[:head_bytes]
-        key = self._keys.get(head[2:times_at].decode("ascii", "replace"))
-        if key is None:
+        kid = head[2:times_at].decode("ascii", "replace")
+        key = self._keys.get(kid)
+        if key is None or ((until := self._retired_until.get(kid)) is not None and until <= now):
             raise SealBroken
 
         # Step 2

@@ -10,6 +10,7 @@ from watchword.handlers.crypto.keysets import HeldKey, sign_key_set, sign_trust_
 from watchword.handlers.crypto.responses import Answers
 from watchword.handlers.crypto.signer import Signer
 from watchword.handlers.crypto.state import StateSealer
+from watchword.schemas.keyset import RetiredSigningKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,14 @@ class WorkerKeys:
     decryption: tuple[HeldKey, ...]
     states: StateSealer
     ca_certificates: tuple[bytes, ...]
-    """The node CA's certificates, DER, issuing CA first; the last is what agents anchor to."""
+    """The issuing CA's certificates, DER, issuing one first; the last is what agents anchor to."""
+    authorities: tuple[bytes, ...] = ()
+    """What agents anchor to, DER, of every CA that is prepared, active or retired; the active one's first."""
+    handovers: tuple[str, ...] = ()
+    """How the first signing key led to this one, and to the one that is prepared."""
+    retired: tuple[RetiredSigningKey, ...] = ()
+    kids: frozenset[str] = frozenset()
+    """The names of all keys that a worker has loaded."""
 
     @property
     def pin(self) -> str:
@@ -38,6 +46,7 @@ class WorkerKeys:
             issued_at=issued_at,
             trust_domain=self.trust_domain,
             encryption=self.decryption,
+            retired=self.retired,
         )
 
     def trust_bundle(self, issued_at: datetime) -> bytes:
@@ -47,7 +56,8 @@ class WorkerKeys:
             version=self.version,
             issued_at=issued_at,
             trust_domain=self.trust_domain,
-            authorities=self.ca_certificates[-1:],
+            authorities=self.authorities or self.ca_certificates[-1:],
+            handovers=self.handovers,
         )
 
     def join_crypto(self, signer: Signer, *, grace: timedelta = DEFAULT_GRACE) -> JoinCrypto:

@@ -49,6 +49,15 @@ class Inert:
     async def read_inbox(self, digests: Sequence[Digest]) -> Mapping[Digest, InboxRow]:
         _never()
 
+    async def take_up(self, incarnation: UUID) -> Mapping[Digest, int]:
+        _never()
+
+    async def count_try(self, digest: Digest, tries: int) -> None:
+        _never()
+
+    async def clear(self, digest: Digest) -> None:
+        _never()
+
     async def lock_commands(
         self, nodes: Sequence[UUID], reported: Sequence[UUID]
     ) -> Mapping[UUID, list[LockedCommand]]:

@@ -13,6 +13,7 @@ from watchword.handlers.join.rows import (
     CertificateRow,
     Digest,
     Look,
+    Mark,
     NodeRow,
     Pair,
     Renewable,
@@ -52,10 +53,14 @@ class PastNodes(Inert):
         return tables
 
     async def look(
-        self, digests: Sequence[Digest], csrs: Sequence[Digest], keys: Sequence[Digest]
+        self,
+        digests: Sequence[Digest],
+        csrs: Sequence[Digest],
+        keys: Sequence[Digest],
+        mark: Mark | None = None,
     ) -> Look:
-        """Return the moment's time; that an outcome is recorded is looked through."""
-        del digests, csrs, keys
+        """Return the moment's time; that an outcome is recorded is looked through, and no mark is left."""
+        del digests, csrs, keys, mark
         return Look(self._moment.now, {}, {}, {})
 
     # Nodes and what is theirs

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from watchword.handlers.crypto.issuers import chain_of
 from watchword.handlers.crypto.join_crypto import JoinCrypto
 from watchword.handlers.crypto.responses import Question
 from watchword.handlers.errors import SealBroken
@@ -48,7 +49,7 @@ class Answering:
         self._retry_after_seconds = retry_after_seconds
 
     def answer(self, candidate: Candidate, chain: tuple[bytes, ...], now: datetime) -> Answer:
-        """Return the answer to a candidate's final judgement."""
+        """Return the answer to a candidate's final judgement; `chain` is what `Signer.chain` returns."""
         question = candidate.question
         try:
             value, outcome, dead_letter = self._say(candidate, question, chain, now)
@@ -82,7 +83,7 @@ class Answering:
                     pool=place.pool,
                     site=place.site,
                     role=place.role,
-                    chain=(certificate.der, *chain),
+                    chain=(certificate.der, *chain_of(certificate.der, chain)),
                     allowed_kinds=admit.admission.allowed_kinds,
                     renew_after=renew_after,
                 )
@@ -175,7 +176,7 @@ class Answering:
             pool=admission.pool,
             site=admission.site,
             role=admission.role,
-            chain=(admission.der, *chain),
+            chain=(admission.der, *chain_of(admission.der, chain)),
             allowed_kinds=admission.allowed_kinds,
             renew_after=admission.not_before + life * self._renew_fraction,
         )

@@ -260,6 +260,7 @@ _FOLDS: Final[Mapping[str, Callable[[Mapping[str, Any]], list[Operation]]]] = Ma
         # Files, and no rows.
         "anchors.imported": _nothing,
         "anchors.reloaded": _nothing,
+        "trust.rotated": _nothing,
         "tpm-endorsement.created": _created("tpm_endorsements"),
         "tpm-endorsement.revoked": _changed("tpm_endorsements"),
         "tpm-policy.set": _created("tpm_policies"),

@@ -1,5 +1,6 @@
 """Is this an answer to what we sent last? Everything else is ignored, whoever sent it."""
 
+from datetime import datetime
 from hashlib import sha256
 
 import structlog
@@ -15,16 +16,17 @@ _log = structlog.get_logger(__name__)
 
 
 def read_answer(
-    token: bytes, *, trust: Trust, exchange: Exchange, sent: Round
+    token: bytes, *, trust: Trust, exchange: Exchange, sent: Round, now: datetime | None = None
 ) -> JoinResponse | None:
     """Return the answer, or None if it is none to this round.
 
-    It has to be signed by the pinned key, name the SHA-256 of the exact bytes sent last, and name
-    our CSR. A `failed` may name no CSR: the service could not read the request that far. A
-    challenge has to be for the attestor that was asked.
+    It has to be signed by a key that is trusted `now` (see `Belief.key_for`), name the SHA-256 of the
+    exact bytes sent last, and name our CSR. A `failed` may name no CSR: the service could not read the
+    request that far. A challenge has to be for the attestor that was asked.
     """
     try:
-        response = read_response(token, trust.signing_public, None, sent.reply_private())
+        key = trust.key_for(token, now)
+        response = read_response(token, key, None, sent.reply_private())
     except (SignatureBroken, SealBroken, SchemaError) as error:
         _log.warning("answer ignored", why=type(error).__name__)
         return None

@@ -112,12 +112,17 @@ class Asker:
                 continue
             if token is None:
                 trouble.reset()
-            elif read_answer(token, trust=trust, exchange=exchange, sent=current) is not None:
+            elif self._is_answer(token, trust, exchange, current):
                 return token
             else:
                 # Whatever brings forged answers must neither make us spin nor keep us from the next one.
                 await self._pace.sleep(min(self._pace.first_s, left_s))
         return None
+
+    def _is_answer(self, token: bytes, trust: Trust, exchange: Exchange, current: Round) -> bool:
+        now = self._clock.now()
+        found = read_answer(token, trust=trust, exchange=exchange, sent=current, now=now)
+        return found is not None
 
     def _answered(self, exchange: Exchange, current: Round, token: bytes) -> Round:
         answered = current.model_copy(update={"answer": token.decode()})

@@ -26,7 +26,7 @@ from watchword.streams.agent.keystore import Keystore
 from watchword.streams.agent.progress import Progress, Reporter
 from watchword.streams.agent.reload_hook import ReloadHook
 from watchword.streams.agent.renewer import Renewer
-from watchword.streams.agent.revocations import refresh_crl
+from watchword.streams.agent.revocations import refresh_crl, refresh_crls
 from watchword.streams.agent.systemd import Notifier
 from watchword.streams.agent.tpm.renewing import KeysInTpm
 from watchword.streams.agent.transport import Transport
@@ -183,6 +183,7 @@ class _Daemon:
         """Fetch what is published, and hand a new trust bundle on to whoever reads `current`."""
         trust = await self._trust.refresh()
         await refresh_crl(trust, self._keystore, self._transport)
+        await refresh_crls(trust, self._keystore, self._transport)
         identity = self._keystore.identity()
         if identity is None or not trust.authorities:
             return

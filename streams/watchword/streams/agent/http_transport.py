@@ -97,9 +97,10 @@ class HttpTransport:
         """See `Transport.trust_bundle`."""
         return await self._document("/v1/trust-bundle")
 
-    async def crl(self) -> bytes | None:
+    async def crl(self, ca: str | None = None) -> bytes | None:
         """See `Transport.crl`."""
-        reply = await self.call("GET", "/v1/crl", limit=_MAX_CRL_BYTES)
+        path = "/v1/crl" if ca is None else f"/v1/crl/{ca}"
+        reply = await self.call("GET", path, limit=_MAX_CRL_BYTES)
         if reply.status == _NOT_FOUND:
             return None
         return reply.required(_OK).body

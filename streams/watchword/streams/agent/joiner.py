@@ -227,7 +227,13 @@ class Joiner:
     def _answer_of(self, current: Round, exchange: Exchange) -> JoinResponse | None:
         """Return the answer that stands in the round, if it still is one."""
         token = (current.answer or "").encode()
-        return read_answer(token, trust=self._trust.current, exchange=exchange, sent=current)
+        return read_answer(
+            token,
+            trust=self._trust.current,
+            exchange=exchange,
+            sent=current,
+            now=self._clock.now(),
+        )
 
     async def _pause(
         self,

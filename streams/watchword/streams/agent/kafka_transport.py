@@ -22,6 +22,7 @@ from watchword.schemas.topics import (
     KEY_SET_KEY,
     TRUST_BUNDLE,
     TRUST_BUNDLE_KEY,
+    crl_key,
 )
 from watchword.streams.agent.clock import AgentClock
 from watchword.streams.agent.errors import TransportRefused, TransportUnavailable
@@ -96,9 +97,10 @@ class KafkaTransport:
         """See `Transport.trust_bundle`."""
         return self._published_under(TRUST_BUNDLE_KEY, await self._documents())
 
-    async def crl(self) -> bytes | None:
+    async def crl(self, ca: str | None = None) -> bytes | None:
         """See `Transport.crl`."""
-        return (await self._documents()).get(CRL_KEY) or None
+        key = CRL_KEY if ca is None else crl_key(ca)
+        return (await self._documents()).get(key) or None
 
     async def close(self) -> None:
         """Do nothing: clients live as long as what they are opened for."""

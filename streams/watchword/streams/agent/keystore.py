@@ -7,6 +7,7 @@
 ├── key-set.jws          the last key set accepted; an older version is never taken again
 ├── trust-bundle.jws     the last trust bundle accepted
 ├── crl.der              the last CRL, if there is one
+├── crls/<ca>.der        the last CRL of each CA, while there is more than one
 ├── exchange/            while a join is under way (`exchange`)
 ├── renewal/             the same for a renewal
 ├── commands/            what the machine was told to do (`command_journal`)
@@ -17,7 +18,7 @@
 
 import fcntl
 import os
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -31,6 +32,7 @@ Document = Literal["pin", "key-set.jws", "trust-bundle.jws", "crl.der", "reloade
 
 _EXCHANGE = "exchange"
 _RENEWAL = "renewal"
+_CRLS = "crls"
 _LOCK = "lock"
 _MAX_BYTES = 16 * 1024 * 1024
 
@@ -64,7 +66,7 @@ class Keystore:
             with self.writing():
                 atomic_files.sweep(self.directory)
                 identity.sweep(self.directory)
-                for name in (_EXCHANGE, _RENEWAL):
+                for name in (_EXCHANGE, _RENEWAL, _CRLS):
                     if (self.directory / name).is_dir():
                         atomic_files.sweep(self.directory / name)
             yield
@@ -93,6 +95,28 @@ class Keystore:
         """Replace a document; raises `StateUnusable`, and then the old one is still there."""
         with self.writing():
             atomic_files.write_file(self.directory / name, content)
+
+    def crl_of(self, ca: str) -> bytes | None:
+        """Return the stored CRL of one CA; None if there is none. Raises `StateUnusable`."""
+        try:
+            return (self.directory / _CRLS / f"{ca}.der").read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _unusable(self.directory, error) from None
+
+    def write_crl_of(self, ca: str, content: bytes) -> None:
+        """Store the CRL of one CA; raises `StateUnusable`, and then the old one is still there."""
+        with self.writing():
+            atomic_files.make_folder(self.directory / _CRLS)
+            atomic_files.write_file(self.directory / _CRLS / f"{ca}.der", content)
+
+    def keep_crls_of(self, cas: Collection[str]) -> None:
+        """Delete the CRLs of all other CAs; raises `StateUnusable`."""
+        with self.writing():
+            for path in (self.directory / _CRLS).glob("*.der"):
+                if path.stem not in cas:
+                    atomic_files.remove(path)
 
     def exchange(self) -> Exchange | None:
         """Return the exchange under way; raises `StateUnusable`."""

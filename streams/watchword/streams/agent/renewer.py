@@ -199,4 +199,10 @@ class Renewer:
 
     def _answer_of(self, current: Round, exchange: Exchange) -> JoinResponse | None:
         token = (current.answer or "").encode()
-        return read_answer(token, trust=self._trust.current, exchange=exchange, sent=current)
+        return read_answer(
+            token,
+            trust=self._trust.current,
+            exchange=exchange,
+            sent=current,
+            now=self._clock.now(),
+        )

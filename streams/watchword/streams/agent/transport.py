@@ -61,8 +61,11 @@ class Transport(Protocol):
         """Return the signed trust bundle; raises as `key_set` does."""
         ...
 
-    async def crl(self) -> bytes | None:
-        """Return the CRL, DER; None if none is published. Raises as `key_set` does."""
+    async def crl(self, ca: str | None = None) -> bytes | None:
+        """Return the CRL, DER, of the CA that issues or of a named one; None if none is published.
+
+        Raises as `key_set` does.
+        """
         ...
 
     async def close(self) -> None:

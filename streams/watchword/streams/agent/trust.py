@@ -1,17 +1,17 @@
-"""What the agent believes: one pinned signing key, and the documents that it has signed.
+"""What the agent believes: one pinned signing key, those it has handed over to, and the documents that they signed.
 
 Everything is read again from the pin each time: a key set on the disk is worth no more than one from
 the network. A document older than the one stored is refused, whoever brings it, because the private
-keys of an old set may be known by now.
+keys of an old set may be known by now; and so is one of a signing key that was left behind.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from datetime import datetime
 
 import structlog
 from cryptography import x509
 
-from watchword.handlers.crypto.endorsements import pin_of
-from watchword.handlers.crypto.keysets import bootstrap_key_set, read_key_set, read_trust_bundle
+from watchword.handlers.crypto.belief import Belief, believe
 from watchword.handlers.errors import SignatureBroken
 from watchword.schemas.canonical import unb64
 from watchword.schemas.errors import SchemaError
@@ -37,16 +37,29 @@ _GOOD_FOR_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The pinned key, and the newest documents that it signed."""
+    """The pin, and what it makes believed."""
 
     pin: str
-    key_set: KeySet
-    bundle: TrustBundle | None
+    belief: Belief
+
+    @property
+    def key_set(self) -> KeySet:
+        """The newest key set."""
+        return self.belief.key_set
+
+    @property
+    def bundle(self) -> TrustBundle | None:
+        """The newest trust bundle; None while there is none."""
+        return self.belief.bundle
 
     @property
     def signing_public(self) -> bytes:
-        """32 raw bytes of Ed25519, which have the pin."""
+        """32 raw bytes of Ed25519: the key that signed the key set."""
         return unb64(self.key_set.signing.public)
+
+    def key_for(self, token: bytes, now: datetime | None = None) -> bytes:
+        """Return the key that may have signed an answer or a command; see `Belief.key_for`."""
+        return self.belief.key_for(token, now)
 
     @property
     def authorities(self) -> list[x509.Certificate]:
@@ -67,17 +80,15 @@ def load_trust(keystore: Keystore, clock: AgentClock) -> Trust:
     bundle_token = keystore.read("trust-bundle.jws")
     try:
         pin = pin_bytes.decode("ascii").strip()
-        key_set = bootstrap_key_set(token, pin)
-        public = unb64(key_set.signing.public)
-        bundle = None if bundle_token is None else read_trust_bundle(bundle_token, public)
+        belief = believe(pin, token, bundle_token)
     except (SignatureBroken, SchemaError, UnicodeDecodeError) as error:
         message = (
             f"{keystore.directory}: the stored keys do not hold ({type(error).__name__});"
             " remove pin, key-set.jws and trust-bundle.jws and bootstrap again"
         )
         raise StateUnusable(message) from None
-    clock.learn(parse_rfc3339(key_set.issued_at))
-    return Trust(pin, key_set, bundle)
+    clock.learn(parse_rfc3339(belief.key_set.issued_at))
+    return Trust(pin, belief)
 
 
 async def refresh_trust(trust: Trust, keystore: Keystore, transport: Transport) -> Trust:
@@ -93,21 +104,19 @@ async def refresh_trust(trust: Trust, keystore: Keystore, transport: Transport) 
         _log.info("published keys could not be fetched", error=str(error))
         return trust
     try:
-        key_set = read_key_set(token, trust.signing_public, minimum_version=trust.key_set.version)
-        bundle = read_trust_bundle(
-            bundle_token,
-            trust.signing_public,
-            minimum_version=1 if trust.bundle is None else trust.bundle.version,
-        )
+        belief = believe(trust.pin, token, bundle_token, before=trust.belief)
     except (SignatureBroken, SchemaError) as error:
         _log.warning("published keys are not acceptable", error=str(error))
         return trust
-    if key_set != trust.key_set:
-        keystore.write("key-set.jws", token)
-    if bundle != trust.bundle:
+    # The bundle first: it says how the pin leads to the key of a key set, and not the other way round.
+    if belief.bundle != trust.bundle:
         keystore.write("trust-bundle.jws", bundle_token)
-    transport.clock.learn(parse_rfc3339(key_set.issued_at))
-    return replace(trust, key_set=key_set, bundle=bundle)
+    if belief.key_set != trust.key_set:
+        keystore.write("key-set.jws", token)
+    if belief.key_set.signing != trust.key_set.signing:
+        _log.info("signing key has changed", kid=belief.key_set.signing.kid)
+    transport.clock.learn(parse_rfc3339(belief.key_set.issued_at))
+    return Trust(trust.pin, belief)
 
 
 class TrustKeeper:
@@ -146,17 +155,16 @@ async def establish_trust(pin: str, keystore: Keystore, transport: Transport) ->
     if stored is not None and stored.decode("ascii", errors="replace").strip() != pin:
         message = "this state directory is pinned to another key; a new pin needs a new one"
         raise PinMismatch(message)
-    minimum = 1 if stored is None else load_trust(keystore, transport.clock).key_set.version
+    before = None if stored is None else load_trust(keystore, transport.clock).belief
     token = await transport.key_set()
     bundle_token = await transport.trust_bundle()
     try:
-        key_set = bootstrap_key_set(token, pin, minimum_version=minimum)
-        bundle = read_trust_bundle(bundle_token, unb64(key_set.signing.public))
+        belief = believe(pin, token, bundle_token, before=before)
     except (SignatureBroken, SchemaError) as error:
         message = f"the keys offered are not accepted: {error}"
         raise PinMismatch(message) from None
     keystore.write("trust-bundle.jws", bundle_token)
     keystore.write("key-set.jws", token)
     keystore.write("pin", f"{pin}\n".encode())
-    transport.clock.learn(parse_rfc3339(key_set.issued_at))
-    return Trust(pin_of(unb64(key_set.signing.public)), key_set, bundle)
+    transport.clock.learn(parse_rfc3339(belief.key_set.issued_at))
+    return Trust(pin, belief)

@@ -7,7 +7,6 @@ from typing import Annotated
 from cryptography import x509
 from cyclopts import App, Parameter
 
-from watchword.handlers.crypto.keyfiles import load_authority
 from watchword.handlers.crypto.revocation_lists import Revoked
 from watchword.handlers.errors import BadArgument, NotFound
 from watchword.handlers.operators.revocations import revoked_certificates
@@ -16,7 +15,8 @@ from watchword.streams.cli.acting import operating
 from watchword.streams.cli.durations import duration
 from watchword.streams.cli.options import SHOWN, Shown
 from watchword.streams.cli.output import say, show_one, show_rows
-from watchword.streams.published_trust import publish_crl, read_published
+from watchword.streams.published_trust import publish_crls, read_published
+from watchword.streams.wiring.authority_files import AuthorityFiles
 from watchword.streams.wiring.connections import kafka_connection
 
 app = App(name="crl", help="Which certificates count no more.")
@@ -50,9 +50,9 @@ async def publish(
     ] = "24h",
     options: Shown = SHOWN,
 ) -> None:
-    """Sign the list and publish it on `trust.bundle`; gateways serve it at `/v1/crl`.
+    """Sign the list with each CA's key and publish it on `trust.bundle`; gateways serve it at `/v1/crl`.
 
-    Needs the CA key, so it runs as the signer's user. Run it after revocations that cannot wait, and by a timer
+    Needs the CA keys, so it runs as the signer's user. Run it after revocations that cannot wait, and by a timer
     more often than the list is valid for.
     """
     life = duration(valid_for)
@@ -60,15 +60,16 @@ async def publish(
         message = "--valid-for: 5m to 30d"
         raise BadArgument(message)
     async with operating(options) as (settings, database):
-        authority = load_authority(
-            settings.signer.ca_directory or settings.keys.directory,
-            trust_domain=settings.deployment.trust_domain,
-        )
+        authorities = AuthorityFiles(settings).issuing()
         now, rows = await revoked_certificates(database)
-        der = authority.revocation_list(rows, now=now, next_update=now + life)
-        await publish_crl(kafka_connection(settings), der)
+        crls = {
+            one.kid: one.revocation_list(rows, now=now, next_update=now + life)
+            for one in authorities
+        }
+        active = authorities[0].kid
+        await publish_crls(kafka_connection(settings), crls, active)
     say(_in_words(rows))
-    show_one(_said(der), options.form)
+    show_one(_said(crls[active]) | {"issuers": sorted(crls)}, options.form)
 
 
 async def _published(options: Shown) -> dict[str, object]:

@@ -14,7 +14,7 @@ from watchword.streams.cli.topics import topics, wish
 from watchword.streams.doctor.database import check_database
 from watchword.streams.doctor.findings import Finding, fail
 from watchword.streams.doctor.kafka import check_kafka
-from watchword.streams.doctor.keys import check_keys, check_signer
+from watchword.streams.doctor.keys import check_key_holders, check_keys, check_signer
 from watchword.streams.settings import Settings
 from watchword.streams.wiring.attestors import enabled_attestors, join_policy
 from watchword.streams.wiring.connections import database_url, kafka_connection, open_database
@@ -38,6 +38,8 @@ async def _all(settings: Settings) -> AsyncGenerator[Finding]:
         async with open_database(settings, "doctor") as database:
             url, days = database_url(settings), settings.keeper.partition_days_ahead
             async for finding in check_database(database, url, days_ahead=days):
+                yield finding
+            async for finding in check_key_holders(settings.keys.directory, database):
                 yield finding
     except (Unavailable, ConfigRefused) as error:
         yield fail("postgresql", str(error))

@@ -10,14 +10,14 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cyclopts import App, Parameter
 
 from watchword.handlers.crypto.keyfiles import load_worker_keys
-from watchword.handlers.crypto.keysets import read_key_set, read_trust_bundle
+from watchword.handlers.crypto.keysets import read_trust_bundle
 from watchword.handlers.errors import NotFound, SignatureBroken
 from watchword.schemas.canonical import unb64
 from watchword.schemas.errors import SchemaError
 from watchword.schemas.topics import CRL_KEY, KEY_SET_KEY, TRUST_BUNDLE_KEY
 from watchword.streams.cli.options import SHOWN, Shown
 from watchword.streams.cli.output import say, show_one
-from watchword.streams.published_trust import publish_trust, read_published
+from watchword.streams.published_trust import publish_trust, read_ours, read_published
 from watchword.streams.settings import Settings
 from watchword.streams.wiring.connections import kafka_connection
 
@@ -43,8 +43,7 @@ async def export(
     """Write the CA certificates that node certificates chain to, as PEM."""
     keys = load_worker_keys(options.settings().keys.directory)
     pem = b"".join(
-        x509.load_der_x509_certificate(der).public_bytes(Encoding.PEM)
-        for der in keys.ca_certificates[-1:]
+        x509.load_der_x509_certificate(der).public_bytes(Encoding.PEM) for der in keys.authorities
     ).decode()
     if to is None:
         print(pem, end="")  # noqa: T201 - the result
@@ -63,14 +62,15 @@ async def publish(*, options: Shown = SHOWN) -> None:
 
 
 def _said(settings: Settings, published: Mapping[bytes, bytes]) -> dict[str, object]:
-    public = load_worker_keys(settings.keys.directory).signing.public
+    keys = load_worker_keys(settings.keys.directory)
     try:
         if (token := published.get(KEY_SET_KEY)) is None:
             message = "no key set is published: run `watchword trust publish`"
             raise NotFound(message)
-        key_set = read_key_set(token, public)
-        bundle = published.get(TRUST_BUNDLE_KEY)
-        authorities = () if bundle is None else read_trust_bundle(bundle, public).authorities
+        key_set = read_ours(token, keys)
+        public = unb64(key_set.signing.public)
+        found = published.get(TRUST_BUNDLE_KEY)
+        bundle = None if found is None else read_trust_bundle(found, public)
     except SchemaError as error:
         message = "what is published cannot be read by this release"
         raise SignatureBroken(message) from error
@@ -88,7 +88,14 @@ def _said(settings: Settings, published: Mapping[bytes, bytes]) -> dict[str, obj
                 "subject": found.subject.rfc4514_string(),
                 "not_after": found.not_valid_after_utc,
             }
-            for found in (x509.load_der_x509_certificate(unb64(text)) for text in authorities)
+            for found in (
+                x509.load_der_x509_certificate(unb64(text))
+                for text in (() if bundle is None else bundle.authorities)
+            )
+        ],
+        "handovers": 0 if bundle is None else len(bundle.handovers),
+        "retired_signing": [
+            {"kid": key.kid, "not_after": key.not_after} for key in key_set.retired
         ],
         "crl": CRL_KEY in published,
     }

@@ -73,6 +73,26 @@ def openapi() -> Json:
                     missing=Problem.NOT_FOUND,
                 )
             },
+            "/v1/crl/{ca}": {
+                "get": {
+                    "parameters": [
+                        {
+                            "name": "ca",
+                            "in": "path",
+                            "required": True,
+                            "description": "The CA's name: `ca-` and the beginning of its subject "
+                            "key identifier, 16 hexadecimal digits",
+                            "schema": {"type": "string", "pattern": "^ca-[0-9a-f]{16}$"},
+                        }
+                    ],
+                    **_document(
+                        "getCrlOfCa",
+                        "The list of one CA, also of one that issues no more; 404 if none is published",
+                        "application/pkix-crl",
+                        missing=Problem.NOT_FOUND,
+                    ),
+                }
+            },
             "/v1/openapi.json": {
                 "get": {
                     "operationId": "getOpenapi",

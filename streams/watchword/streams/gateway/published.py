@@ -7,9 +7,11 @@ topic, whose ACL says who may write it.
 from dataclasses import dataclass
 from hashlib import sha256
 
-from watchword.schemas.topics import CRL_KEY, KEY_SET_KEY, TRUST_BUNDLE_KEY
+from watchword.schemas.topics import CRL_KEY, KEY_SET_KEY, TRUST_BUNDLE_KEY, is_crl_key
 
 _KEYS = (KEY_SET_KEY, TRUST_BUNDLE_KEY, CRL_KEY)
+_MOST_CRLS = 32
+"""Of single CAs; a deployment has at most 16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +31,11 @@ class Published:
 
     def put(self, key: bytes | None, value: bytes | None) -> None:
         """Take a record of the topic; a tombstone withdraws, an unknown key is passed over."""
-        if key not in _KEYS:
+        if key is None or not (key in _KEYS or is_crl_key(key)):
             return
         if value is None:
             self._documents.pop(key, None)
-        else:
+        elif key in self._documents or len(self._documents) < len(_KEYS) + _MOST_CRLS:
             self._documents[key] = Document(value, f'"{sha256(value).hexdigest()[:32]}"')
 
     def get(self, key: bytes) -> Document | None:

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 
 from watchword.handlers.errors import Unavailable
 from watchword.schemas.requests import ADDRESS_HEADER
-from watchword.schemas.topics import CRL_KEY, KEY_SET_KEY, TRUST_BUNDLE_KEY
+from watchword.schemas.topics import CA_NAME, CRL_KEY, KEY_SET_KEY, TRUST_BUNDLE_KEY, crl_key
 from watchword.streams.gateway import metrics
 from watchword.streams.gateway.admission import admit
 from watchword.streams.gateway.answers import Answer, Answers
@@ -208,6 +208,13 @@ class Documents:
         """GET the CRL; there may be none."""
         return self._document(request, CRL_KEY, PKIX_CRL, Problem.NOT_FOUND)
 
+    async def crl_of(self, request: Request) -> Response:
+        """GET the CRL of one CA, by its name."""
+        name: str = request.path_params["ca"]
+        if CA_NAME.fullmatch(name) is None:
+            raise Rejected(Problem.NOT_FOUND)
+        return self._document(request, crl_key(name), PKIX_CRL, Problem.NOT_FOUND)
+
     def _document(
         self, request: Request, key: bytes, media_type: str, missing: Problem
     ) -> Response:
@@ -236,6 +243,7 @@ def application(desk: Desk) -> Starlette:
         Route("/v1/keys", documents.keys, methods=["GET"]),
         Route("/v1/trust-bundle", documents.trust_bundle, methods=["GET"]),
         Route("/v1/crl", documents.crl, methods=["GET"]),
+        Route("/v1/crl/{ca}", documents.crl_of, methods=["GET"]),
         Route("/v1/openapi.json", openapi, methods=["GET"]),
     ]
     handlers = {Rejected: reject, HTTPException: reject, Exception: reject}

@@ -86,7 +86,7 @@ class KeysSettings(Section):
     """The keys of the deployment: what `watchword keys init` makes."""
 
     directory: Path = Path("/etc/watchword/keys")
-    """Decryption, challenge and response-signing keys, mode 0600; a worker reads them once at its start."""
+    """Decryption, challenge and response-signing keys, mode 0600; workers read them again when they have changed."""
 
 
 class SignerSettings(Section):
@@ -97,6 +97,16 @@ class SignerSettings(Section):
 
     ca_directory: Path | None = None
     """The CA key and certificate, which only the signer reads. `keys.directory` if not set."""
+
+    pkcs11_module: Path | None = None
+    """The library of a hardware module that holds the CA key, such as /usr/lib/softhsm/libsofthsm2.so. With it
+    `pkcs11_token` and `pkcs11_pin_file` are needed, and the extra `pkcs11`."""
+
+    pkcs11_token: Annotated[str, Field(min_length=1, max_length=32)] | None = None
+    """The label of the token in the module."""
+
+    pkcs11_pin_file: Path | None = None
+    """A file, mode 0600, that holds the PIN of the token's user; there is no other way to give it."""
 
     allowed_uids: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Split] = ()
     """User ids whose processes may ask for certificates, besides the signer's own."""

@@ -59,6 +59,10 @@ def rules(settings: Settings) -> Iterator[str]:
     gateway = settings.gateway
     if (gateway.tls_certificate_file is None) != (gateway.tls_key_file is None):
         yield "gateway.tls_certificate_file and gateway.tls_key_file: only together"
+    signer = settings.signer
+    module = (signer.pkcs11_module, signer.pkcs11_token, signer.pkcs11_pin_file)
+    if any(module) and not all(module):
+        yield "signer.pkcs11_module, signer.pkcs11_token and signer.pkcs11_pin_file: only together"
     deployment = settings.deployment
     if deployment.waiting_per_site > deployment.waiting_per_tenant:
         yield "deployment.waiting_per_site: greater than deployment.waiting_per_tenant, it could never be reached"

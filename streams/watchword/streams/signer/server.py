@@ -2,7 +2,8 @@
 
 Signing runs in the event loop: threads gain little, because `cryptography` holds the GIL for most
 of a signature (8,000 of them took 0.24 s in one thread, 0.19 s in two on two cores). A call of 64
-orders takes 3 to 5 ms, and between two calls every other connection has its turn.
+orders takes 3 to 5 ms, and between two calls every other connection has its turn. Only a key in a
+hardware module is asked in a thread.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from pathlib import Path
 from watchword.handlers.crypto.authority import Authority
 from watchword.handlers.crypto.profile import CertificateOrder, OrderRefused
 from watchword.handlers.errors import ConfigRefused, Conflict, SignerUnavailable
+from watchword.streams.signer.authorities import Authorities
 from watchword.streams.signer.frames import (
     Frame,
     FrameBroken,
@@ -58,7 +60,7 @@ class SignerCounters:
 
 
 async def serve(
-    authority: Authority,
+    authority: Authority | Authorities,
     socket_path: Path,
     *,
     mode: int = 0o600,
@@ -76,7 +78,11 @@ async def serve(
         Conflict: another signer answers on that socket, or the path is no socket.
         ConfigRefused: no socket can be made there.
     """
+    if isinstance(authority, Authority):
+        authority = Authorities((authority,))
     server = _Server(authority, clock, allowed_uids, counters or SignerCounters())
+    # A connection knows its chain: whoever calls again asks for it again.
+    authority.on_exchange = server.drop_connections
     with _listening(socket_path, mode) as listener:
         acceptor = await asyncio.start_unix_server(server.converse, sock=listener)
         try:
@@ -93,7 +99,7 @@ class _Server:
 
     def __init__(
         self,
-        authority: Authority,
+        authority: Authorities,
         clock: Callable[[], datetime],
         allowed_uids: frozenset[int] | None,
         counters: SignerCounters,
@@ -116,7 +122,7 @@ class _Server:
         counters.connections += 1
         try:
             while frame := await read_frame(reader, patience_s=FRAME_PATIENCE_S):
-                writer.write(encode(self._answer(frame)))
+                writer.write(encode(await self._answer(frame)))
                 await writer.drain()
                 # A peer that keeps our buffer full must not keep the others waiting.
                 await asyncio.sleep(0)
@@ -126,35 +132,41 @@ class _Server:
         except ConnectionError:
             pass  # the worker is gone; its next incarnation asks again
         except asyncio.CancelledError:
-            # Only `hang_up` cancels, and asyncio's own callback would print it as an error.
+            # Only we cancel, to hang up, and asyncio's own callback would print it as an error.
             pass
         finally:
             self._tasks.discard(task)
             counters.connections -= 1
             writer.close()
 
+    def drop_connections(self) -> None:
+        """Close every connection: a call that has no answer yet is sent again on another one."""
+        for task in self._tasks:
+            task.cancel()
+
     async def hang_up(self) -> None:
         """Close every connection and wait until that is done."""
         tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
+        self.drop_connections()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _answer(self, frame: Frame) -> Frame:
+    async def _answer(self, frame: Frame) -> Frame:
         """Return the answer to a call; raises `FrameBroken` if it is none."""
         self._counters.calls += 1
         match frame.kind:
+            case FrameKind.CHAIN if (problem := self._authority.unknown()) is not None:
+                return Frame(frame.call, FrameKind.UNAVAILABLE, problem.encode())
             case FrameKind.CHAIN:
                 return Frame(frame.call, FrameKind.AUTHORITIES, encode_chain(self._authority.chain))
             case FrameKind.ISSUE:
-                return Frame(frame.call, *self._issue(decode_orders(frame.body)))
+                return Frame(frame.call, *await self._issue(decode_orders(frame.body)))
             case _:
                 raise FrameBroken
 
-    def _issue(self, orders: list[CertificateOrder]) -> tuple[FrameKind, bytes]:
+    async def _issue(self, orders: list[CertificateOrder]) -> tuple[FrameKind, bytes]:
         counters = self._counters
         try:
-            issued = self._authority.issue(orders, now=self._clock())
+            issued = await self._authority.issue(orders, now=self._clock())
         except OrderRefused as error:
             counters.orders_refused += 1
             _log.warning("signer refused an order", extra={"problem": error.problem})

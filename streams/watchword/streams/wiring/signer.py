@@ -3,17 +3,19 @@
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import structlog
 from prometheus_client import REGISTRY
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from watchword.handlers.crypto.keyfiles import load_authority
 from watchword.streams.health import Health
 from watchword.streams.lifecycle import HealthAddress, Lifecycle, living
 from watchword.streams.settings import Settings
+from watchword.streams.signer.authorities import Authorities
+from watchword.streams.signer.ca_watch import CaWatch
 from watchword.streams.signer.server import SignerCounters, serve
+from watchword.streams.wiring.authority_files import AuthorityFiles
 
 _log = structlog.get_logger(__name__)
 
@@ -29,22 +31,20 @@ async def run(settings: Settings) -> None:
         Conflict: another signer answers on the socket.
         OSError: the health listener's address is taken.
     """
-    authority = load_authority(
-        settings.signer.ca_directory or settings.keys.directory,
-        trust_domain=settings.deployment.trust_domain,
-        max_lifetime=timedelta(seconds=settings.deployment.certificate_lifetime_s)
-        + _BACKDATE_AND_MORE,
-    )
+    authorities, cas = Authorities(), AuthorityFiles(settings, also=_BACKDATE_AND_MORE)
+    watch = CaWatch(cas.directory, authorities, cas.issuing, cas.probe)
+    await watch.begin()
     uids = frozenset(settings.signer.allowed_uids)
     counters = SignerCounters()
-    REGISTRY.register(SignerMetrics(counters, authority.not_after))
+    REGISTRY.register(SignerMetrics(counters, authorities))
     health, taking = Health(), asyncio.Event()
+    health.add_check("ca", authorities.problem)
     health.add_check("socket", lambda: None if taking.is_set() else "starting")
     address = HealthAddress(settings.health.host, settings.signer.health_port)
     async with living(Lifecycle(health, address)) as stopping:
         serving = asyncio.create_task(
             serve(
-                authority,
+                authorities,
                 settings.signer.socket,
                 mode=0o660 if uids else 0o600,
                 allowed_uids=uids or None,
@@ -53,12 +53,13 @@ async def run(settings: Settings) -> None:
             )
         )
         waiting = asyncio.create_task(stopping.wait())
+        watching = asyncio.create_task(watch.keep())
         _log.info("signer started", socket=str(settings.signer.socket))
         try:
             await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             health.stopping = True
-            for task in (serving, waiting):
+            for task in (serving, waiting, watching):
                 task.cancel()
             with suppress(asyncio.CancelledError):
                 await serving
@@ -68,10 +69,10 @@ async def run(settings: Settings) -> None:
 class SignerMetrics:
     """What the signer has counted, and when its CA ends; a collector of `prometheus_client`."""
 
-    def __init__(self, counters: SignerCounters, not_after: datetime) -> None:
+    def __init__(self, counters: SignerCounters, authorities: Authorities) -> None:
         """Read from these whenever somebody asks."""
         self._counters = counters
-        self._not_after = not_after
+        self._authorities = authorities
 
     def describe(self) -> Iterable[Metric]:
         """Name them beforehand."""
@@ -95,8 +96,10 @@ class SignerMetrics:
             yield CounterMetricFamily(
                 f"watchword_signer_{name}", text, value=getattr(self._counters, name)
             )
-        yield GaugeMetricFamily(
-            "watchword_signer_ca_not_after_timestamp_seconds",
-            "When the issuing CA's own certificate ends; nothing is signed after it.",
-            value=self._not_after.timestamp(),
-        )
+        ends = self._authorities.not_after
+        if ends is not None:
+            yield GaugeMetricFamily(
+                "watchword_signer_ca_not_after_timestamp_seconds",
+                "When the issuing CA's own certificate ends; nothing is signed after it.",
+                value=ends.timestamp(),
+            )

@@ -30,6 +30,7 @@ from watchword.streams.wiring.database_watch import watching
 from watchword.streams.wiring.explain import drafted, explainer
 from watchword.streams.worker.explain_desk import Desk, attended
 from watchword.streams.worker.join_metrics import JoinMetrics
+from watchword.streams.worker.key_watch import KeyWatch, watching_keys
 from watchword.streams.worker.options import Judging, WorkerLimits, WorkerOptions
 from watchword.streams.worker.request_log import RequestLog
 from watchword.streams.worker.run import run_worker
@@ -120,6 +121,10 @@ async def judging(
         )
         with_sql = [AttestorId(a.id) for a in attestors if brings_sql(a)]  # type: ignore[attr-defined]  # looked at
         watch = await stack.enter_async_context(watching(database, url, with_sql))
+        looking = KeyWatch(
+            settings.keys.directory, keys, crypto, database, holder=settings.worker.name
+        )
+        await stack.enter_async_context(watching_keys(looking))
         clouds = await stack.enter_async_context(tending(settings, attestors))
         desk = Desk(
             database,

@@ -13,19 +13,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from tests.support.crypto import DAY, NOW, STATEMENT, TRUST_DOMAIN, order
 from watchword.handlers.crypto import hpke, keydirectory, private_files
 from watchword.handlers.crypto.keyfiles import create_keys, load_authority, load_worker_keys
-from watchword.handlers.crypto.keymanifest import KeyManifest
-from watchword.handlers.crypto.keyrotation import rotate_challenge, rotate_decryption
 from watchword.handlers.crypto.keysets import bootstrap_key_set, choose_encryption_key
 from watchword.handlers.crypto.signer import LocalSigner
-from watchword.handlers.errors import BadArgument, ConfigRefused, Conflict, SealBroken
+from watchword.handlers.errors import BadArgument, ConfigRefused, Conflict
 from watchword.schemas.canonical import unb64
-
-BOUND: dict[str, Any] = {
-    "attestor": "tpm",
-    "attestor_version": "1",
-    "role": "node",
-    "csr_sha256": b"\x07" * 32,
-}
 
 
 @pytest.fixture
@@ -192,62 +183,3 @@ def test_a_manifest_of_another_shape_is_refused(folder: Path, change: dict[str, 
 
 def test_a_ca_without_a_trust_domain_needs_to_be_told_one(folder: Path) -> None:
     assert load_authority(folder, trust_domain="other.example").trust_domain == "other.example"
-
-
-class TestRotation:
-    """Keys are replaced while machines join."""
-
-    def test_agents_move_to_the_new_decryption_key_and_workers_open_both(
-        self, folder: Path
-    ) -> None:
-        old = load_worker_keys(folder)
-        rotate_decryption(folder, now=NOW)
-        new = load_worker_keys(folder)
-        crypto = new.join_crypto(LocalSigner(load_authority(folder)))
-
-        found = bootstrap_key_set(new.key_set(NOW), new.pin, minimum_version=old.version + 1)
-
-        before, after = (choose_encryption_key(found, NOW + days * DAY).kid for days in (0, 1))
-        assert (before, after) == (old.decryption[0].kid, new.decryption[0].kid)
-        for held in new.decryption:
-            sealed = hpke.seal(held.key.public, b"x", b"")
-            assert crypto.unseal(held.kid, sealed, b"", NOW + DAY) == b"x"
-
-    def test_a_decryption_key_goes_when_no_request_can_need_it(self, folder: Path) -> None:
-        """Its end, and the time that a request may wait on the topic, are over."""
-        first = load_worker_keys(folder).decryption[0].kid
-        rotate_decryption(folder, now=NOW)
-        rotate_decryption(folder, now=NOW + 2 * DAY)
-        assert (folder / "decryption" / f"{first}.pem").exists()
-
-        rotate_decryption(folder, now=NOW + 3 * DAY)
-
-        assert not (folder / "decryption" / f"{first}.pem").exists()
-        assert first not in {held.kid for held in load_worker_keys(folder).decryption}
-
-    def test_every_worker_opens_what_any_other_seals(self, folder: Path) -> None:
-        """Workers load a rotation one after another: old and new ones run side by side."""
-        old = load_worker_keys(folder).states
-        rotate_challenge(folder, now=NOW)
-        new = load_worker_keys(folder).states
-
-        for seals, opens in ((old, new), (new, old), (new, new)):
-            state = seals.seal(b"x", **BOUND, expires_at=NOW + DAY, now=NOW)
-            assert opens.open(state, **BOUND, now=NOW) == b"x"
-
-    def test_a_challenge_key_goes_when_no_state_can_need_it(self, folder: Path) -> None:
-        first = KeyManifest.read(folder).challenge[0].kid
-        state = load_worker_keys(folder).states.seal(b"x", **BOUND, expires_at=NOW + DAY, now=NOW)
-        rotate_challenge(folder, now=NOW)
-        assert (folder / "challenge" / f"{first}.key").exists()
-
-        rotate_challenge(folder, now=NOW + DAY)
-
-        assert not (folder / "challenge" / f"{first}.key").exists()
-        with pytest.raises(SealBroken):
-            load_worker_keys(folder).states.open(state, **BOUND, now=NOW)
-
-    def test_the_active_challenge_key_is_the_one_that_waited(self, folder: Path) -> None:
-        waiting = KeyManifest.read(folder).challenge[1].kid
-
-        assert rotate_challenge(folder, now=NOW).challenge[0].kid == waiting

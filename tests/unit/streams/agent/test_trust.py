@@ -13,12 +13,13 @@ from tests.support.agents import Machine, Service, Time, Wire, bootstrapped
 from tests.support.crypto import NOW, TRUST_DOMAIN
 from watchword.handlers.crypto.authority import Authority
 from watchword.handlers.crypto.ca_certificates import create_ca
+from watchword.handlers.crypto.camanifest import ca_kid
 from watchword.handlers.errors import BadArgument
 from watchword.streams.agent.bootstrap import bootstrap, parse_pin
 from watchword.streams.agent.errors import NotBootstrapped, PinMismatch, StateUnusable
 from watchword.streams.agent.identity import with_authorities
 from watchword.streams.agent.keystore import Keystore
-from watchword.streams.agent.revocations import refresh_crl
+from watchword.streams.agent.revocations import refresh_crl, refresh_crls
 from watchword.streams.agent.trust import TrustKeeper, load_trust
 
 
@@ -140,6 +141,87 @@ async def test_forged_set_changes_nothing(tmp_path: Path) -> None:
     assert trust.current.key_set.version == 1
 
 
+async def test_signing_key_that_changed_twice_while_the_machine_was_away_is_taken(
+    tmp_path: Path,
+) -> None:
+    """A machine in a store room must not need a person when it is switched on."""
+    service, time = Service(), Time()
+    bootstrapped(tmp_path, service)
+    pin = service.pin
+    service.hand_over("s-2")
+    service.hand_over("s-3")
+    trust = keeper(tmp_path, Wire(service), time)
+    await trust.refresh()
+
+    assert trust.current.key_set.signing.kid == "s-3"
+    assert trust.current.pin == pin
+    assert load_trust(Keystore(tmp_path), time.clock) == trust.current
+
+
+async def test_joins_go_on_over_a_change_of_the_signing_key(tmp_path: Path) -> None:
+    """An answer of the new key may come before the key set that names it."""
+    machine = Machine(tmp_path)
+
+    def changes(request: bytes) -> bytes:
+        machine.service.hand_over("s-2")
+        return machine.service.joined(request)
+
+    # The first answers are of a key that nobody has told it of; what it fetches then says so.
+    later = [machine.service.joined] * 12
+    result = await machine.join(changes, *later)
+
+    assert result.identity.node.node_id
+
+
+@pytest.mark.parametrize("why", ["forged", "skipped"])
+async def test_signing_key_that_nobody_vouches_for_changes_nothing(
+    tmp_path: Path, why: str
+) -> None:
+    """Whoever can write to the topic, or runs a gateway, must not become the service."""
+    service, time = Service(), Time()
+    keystore = bootstrapped(tmp_path, service)
+    before = keystore.read("key-set.jws"), keystore.read("trust-bundle.jws")
+    if why == "forged":
+        stranger = Service()
+        stranger.hand_over("s-2")
+        service.jws, service.handovers = stranger.jws, stranger.handovers
+        service.version = 9
+    else:
+        service.hand_over("s-2")
+        service.hand_over("s-3")
+        del service.handovers[0]
+    trust = keeper(tmp_path, Wire(service), time)
+    await trust.refresh()
+
+    assert trust.current.key_set.version == 1
+    assert (keystore.read("key-set.jws"), keystore.read("trust-bundle.jws")) == before
+
+
+async def test_power_cut_between_bundle_and_key_set_leaves_a_trust(tmp_path: Path) -> None:
+    """They are two files; whatever of the two is on the disk has to hold."""
+    service, time = Service(), Time()
+    keystore = bootstrapped(tmp_path, service)
+    service.hand_over("s-2")
+    keystore.write("trust-bundle.jws", service.trust_bundle())
+
+    assert load_trust(keystore, time.clock).key_set.signing.kid == "s-1"
+    trust = keeper(tmp_path, Wire(service), time)
+    await trust.refresh()
+    assert trust.current.key_set.signing.kid == "s-2"
+
+
+async def test_bootstrap_with_the_first_pin_follows_to_the_key_of_now(tmp_path: Path) -> None:
+    """The pin stands in images that nobody makes anew for a change of keys."""
+    service = Service()
+    pin = service.pin
+    service.hand_over("s-2")
+
+    trust = await bootstrap(tmp_path, Wire(service), pin=pin)
+
+    assert trust.key_set.signing.kid == "s-2"
+    assert load_trust(Keystore(tmp_path), Time().clock) == trust
+
+
 async def test_trust_is_fetched_once_in_five_minutes(tmp_path: Path) -> None:
     """A thousand rounds are not a thousand fetches."""
     service, time = Service(), Time()
@@ -196,6 +278,31 @@ async def test_crl_is_kept_if_an_authority_signed_it_and_it_is_newer(tmp_path: P
     stored.append(await refresh_crl(trust, keystore, wire))
 
     assert stored == [False, False, False, True, False, True, False]
+
+
+async def test_each_ca_has_a_crl_of_its_own_while_there_are_two(tmp_path: Path) -> None:
+    """A peer with a certificate of the CA before is checked against that CA's list."""
+    service = Service()
+    cas = [create_ca(TRUST_DOMAIN, now=NOW, is_distinct=True) for _ in range(2)]
+    one, two = (ca_kid(certificate) for _, certificate in cas)
+    service.authority = Authority(cas[0][0], [cas[0][1]], trust_domain=TRUST_DOMAIN)
+    service.more_authorities = (cas[1][1].public_bytes(Encoding.DER),)
+    keystore = bootstrapped(tmp_path, service)
+    wire = Wire(service)
+    of_one, of_two = (crl_of(certificate, key, 1) for key, certificate in cas)
+    wire.crls = {one: of_one, two: of_one}
+    await refresh_crls(load_trust(keystore, Time().clock), keystore, wire)
+    assert (keystore.crl_of(one), keystore.crl_of(two)) == (of_one, None)
+    wire.crls = {one: of_one, two: of_two}
+    await refresh_crls(load_trust(keystore, Time().clock), keystore, wire)
+    assert keystore.crl_of(two) == of_two
+
+    service.more_authorities = ()
+    service.version = 2
+    trust = keeper(tmp_path, wire, Time())
+    await trust.refresh()
+    await refresh_crls(trust.current, keystore, wire)
+    assert keystore.crl_of(two) is None
 
 
 async def test_new_authorities_come_with_the_same_key_and_certificate(tmp_path: Path) -> None:

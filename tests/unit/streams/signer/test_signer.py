@@ -16,9 +16,11 @@ from cryptography import x509
 from tests.support.crypto import DAY, NOW, authority, order
 from tests.support.waiting import until
 from watchword.handlers.crypto.authority import Authority
+from watchword.handlers.crypto.issuers import chain_of
 from watchword.handlers.crypto.profile import BACKDATE, OrderRefused
 from watchword.handlers.errors import ConfigRefused, Conflict, SignerUnavailable
 from watchword.streams.signer import server as server_module
+from watchword.streams.signer.authorities import Authorities
 from watchword.streams.signer.client import SocketSigner
 from watchword.streams.signer.frames import (
     MAX_FRAME_BYTES,
@@ -399,6 +401,50 @@ async def test_what_is_known_of_the_chain_outlives_a_signer_that_is_away(
     await running.stop()
 
     assert await signer.chain() == before
+
+
+async def test_a_ca_that_is_exchanged_counts_for_the_next_call(path: Path) -> None:
+    """A signer that has to be restarted for a new CA keeps a fleet waiting, and a stale chain fits no certificate."""
+    second = authority(is_distinct=True)
+    authorities = Authorities((AUTHORITY,))
+    ready = asyncio.Event()
+    serving = asyncio.create_task(serve(authorities, path, clock=lambda: NOW, ready=ready.set))
+    await ready.wait()
+    signer = SocketSigner(path)
+    (before,) = await signer.issue([order()])
+    assert chain_of(before.der, await signer.chain()) == AUTHORITY.chain
+
+    authorities.exchange((second, AUTHORITY))
+    (after,) = await signer.issue([order()])
+
+    known = await signer.chain()
+    assert known == (*second.chain, *AUTHORITY.chain)
+    assert chain_of(after.der, known) == second.chain
+    assert chain_of(before.der, known) == AUTHORITY.chain, "an answer that is told again"
+    await signer.close()
+    serving.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving
+
+
+async def test_a_signer_whose_key_is_out_of_reach_asks_to_come_again(path: Path) -> None:
+    """A hardware module may be plugged in later; until then nobody is refused for it."""
+    authorities = Authorities()
+    ready = asyncio.Event()
+    serving = asyncio.create_task(serve(authorities, path, clock=lambda: NOW, ready=ready.set))
+    await ready.wait()
+    signer = SocketSigner(path)
+    for call in (signer.issue([order()]), signer.chain()):
+        with pytest.raises(SignerUnavailable, match="not been opened"):
+            await call
+    authorities.exchange((AUTHORITY,))
+
+    assert len(await signer.issue([order()])) == 1
+    assert authorities.problem() is None
+    await signer.close()
+    serving.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving
 
 
 async def test_whatever_is_signed_stands_in_the_signers_own_log(
