@@ -98,7 +98,11 @@ class Fetcher:
                 continue
             token = (answered.answer or "").encode()
             response = read_answer(
-                token, trust=self._trust.current, exchange=exchange, sent=answered
+                token,
+                trust=self._trust.current,
+                exchange=exchange,
+                sent=answered,
+                now=self._clock.now(),
             )
             if response is not None:
                 return self._read(response, identity)
@@ -145,9 +149,11 @@ class Fetcher:
     def _meant(self, told: Commands, identity: Identity) -> tuple[Command, ...]:
         """Return the commands that are signed, and for this node under this certificate."""
         found: list[Command] = []
+        trust = self._trust.current
         for item in told.items:
             try:
-                command = read_command(item.encode(), self._trust.current.signing_public)
+                token = item.encode()
+                command = read_command(token, trust.key_for(token, self._clock.now()))
             except (SignatureBroken, SchemaError) as error:
                 _log.warning("command ignored", why=type(error).__name__)
                 continue
