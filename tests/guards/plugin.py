@@ -6,7 +6,8 @@ VARIABLE = "WATCHWORD_GUARD_OFF"
 
 if name := os.environ.get(VARIABLE):
     from tests.guards.attestor_switches import ATTESTOR_SWITCHES
+    from tests.guards.console_switches import CONSOLE_SWITCHES
     from tests.guards.life_switches import LIFE_SWITCHES
     from tests.guards.switches import SWITCHES
 
-    (SWITCHES | ATTESTOR_SWITCHES | LIFE_SWITCHES)[name]()
+    (SWITCHES | ATTESTOR_SWITCHES | LIFE_SWITCHES | CONSOLE_SWITCHES)[name]()

@@ -22,6 +22,7 @@ class Guard:
 _JOIN = "tests/integration/join/test_join_token.py"
 _ATTESTORS = "tests/unit/handlers/attestors"
 _LIFE = "tests/integration/life"
+_CONSOLE = "tests/integration/console"
 _JUDGED = "tests/integration/attestors"
 
 GUARDS: tuple[Guard, ...] = (
@@ -199,6 +200,24 @@ GUARDS: tuple[Guard, ...] = (
         "10",
         "proofs_need_not_be_carried",
         "tests/integration/join/test_proving.py::test_proof_counts_for_what_it_is",
+    ),
+    Guard(
+        "operators stay in their tenant",
+        "8",
+        "tenants_have_no_walls",
+        f"{_CONSOLE}/test_api.py::test_what_is_outside_a_tenant_does_not_exist",
+    ),
+    Guard(
+        "operators stay in their role",
+        "10",
+        "roles_are_names",
+        f"{_CONSOLE}/test_api.py::test_a_role_does_what_it_may_and_nothing_more",
+    ),
+    Guard(
+        "forms are ours",
+        "10",
+        "forms_are_from_anywhere",
+        f"{_CONSOLE}/test_pages.py::test_a_form_of_somebody_else_does_nothing",
     ),
     Guard(
         "authors have their own role",
