@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import APIOperation, GenerationMode
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_schema_conformance,
@@ -69,6 +70,7 @@ def fuzzed(base_url: str, headers: dict[str, str]) -> list[str]:
     """Send some of everything to every operation; return what went wrong."""
     problems: list[str] = []
     for result in schemathesis.openapi.from_dict(openapi()).get_all_operations():
+        assert isinstance(result, Ok), result
         operation = result.ok()
         for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
             try:
@@ -95,7 +97,7 @@ def _run(
         suppress_health_check=list(HealthCheck),
     )
     @given(case=operation.as_strategy(mode))
-    def one(case: schemathesis.Case) -> None:
+    def one(case: schemathesis.Case[Any]) -> None:
         response = case.call(base_url=base_url, headers=headers)
         case.validate_response(response, checks=_CHECKS)
 

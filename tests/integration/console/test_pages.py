@@ -330,7 +330,7 @@ async def test_refusals_are_written_to_a_file_by_their_filters(
     assert "attachment" in answer.headers["Content-Disposition"]
     (line,) = answer.text.splitlines()
     assert json.loads(line)["reason"] == "elsewhere"
-    assert UUID(json.loads(line)["id"])
+    assert UUID(json.loads(line)["id"]).version == 7
 
 
 async def test_without_postgresql_there_is_a_page_that_says_so(console: Desks) -> None:

@@ -216,7 +216,7 @@ class RemoteDesk:
 
     async def export_lines(self, wanted: RefusalFilter, form: str) -> AsyncGenerator[str]:
         """Yield every refusal that fits, a line each, with its end."""
-        query = {name: value for name, value in _refusals(wanted).items() if value is not None}
+        query = {n: str(value) for n, value in _refusals(wanted).items() if value is not None}
         path = PREFIX + "/refusals/export"
         with _away():
             async with self.client.stream("GET", path, params={**query, "format": form}) as answer:

@@ -20,6 +20,7 @@ class TlsFiles:
 
 def _nobody(url: str) -> OpenIdProvider | None:
     del url
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

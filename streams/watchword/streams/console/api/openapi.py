@@ -114,8 +114,8 @@ def _query(model: type[Given]) -> list[Json]:
 def _plain(schema: Json) -> Json:
     """Return a parameter's schema without null: a parameter is there or not."""
     if "anyOf" in schema:
-        (only,) = [one for one in schema["anyOf"] if one != {"type": "null"}]
-        return only
+        found: list[Json] = [one for one in schema["anyOf"] if one != {"type": "null"}]
+        return found[0]
     return schema
 
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from starlette.responses import Response, StreamingResponse
 
@@ -111,7 +111,7 @@ def _filter(given: Looked) -> RefusalFilter:
     return found
 
 
-def _choices() -> dict[str, object]:
+def _choices() -> dict[str, Any]:
     return {"periods": PERIODS, "groups": GROUPS, "formats": get_args(Format)}
 
 
