@@ -134,7 +134,7 @@ class OpenIdProvider:
                 said: object = answer.json()
         except (httpx.HTTPError, ValueError) as error:
             raise _away(error) from None
-        if answer.status_code != httpx.codes.OK or not isinstance(said, dict):
+        if not answer.is_success or not isinstance(said, dict):
             _log.warning("provider refused a code", status=answer.status_code)
             message = "the provider took its code back; begin again"
             raise Denied(message)
