@@ -6,6 +6,7 @@ from watchword.handlers.attestor_reference import attestor_reference
 from watchword.handlers.reasons import reasons_reference
 from watchword.schemas.documents import references
 from watchword.streams.cli.reference import cli_reference
+from watchword.streams.console.api.openapi import openapi_bytes as operators_openapi_bytes
 from watchword.streams.gateway.openapi import openapi_bytes
 from watchword.streams.settings.reference import configuration_reference
 
@@ -20,6 +21,7 @@ def generated() -> dict[str, str]:
         "cli.md": cli_reference(),
         "configuration.md": configuration_reference(),
         "openapi.json": openapi_bytes().decode(),
+        "operators-openapi.json": operators_openapi_bytes().decode(),
         "reasons.md": reasons_reference(),
     }
 

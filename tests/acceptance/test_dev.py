@@ -9,6 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.support.folders import server_folder
@@ -97,11 +98,17 @@ def test_one_more_machine_joins_by_the_commands_that_are_printed(data: Path) -> 
                 timeout=100,
             )
         read_until(process, "node.joined")
+        (link,) = [line.split()[1] for line in printed if line.startswith("console ")]
+        console, _, secret = link.partition("/sign-in?link=")
+        with httpx.Client(base_url=console, trust_env=False) as visitor:
+            assert visitor.post("/sign-in", data={"link": secret}).status_code == 303
+            assert "nodes in service" in visitor.get("/").text
         process.send_signal(signal.SIGINT)
         read_until(process, "nothing is left running")
 
         assert process.wait(_ENDS_WITHIN_S) == 0
     assert left_behind(data) == []
+    assert secret not in "".join(log.read_text() for log in (data / "logs").iterdir())
 
 
 def test_a_run_that_is_killed_takes_everything_with_it(data: Path) -> None:

@@ -24,6 +24,7 @@ _ATTESTORS = "tests/unit/handlers/attestors"
 _CRYPTO = "tests/unit/handlers/crypto"
 _LIFE = "tests/integration/life"
 _AGENT = "tests/unit/streams/agent"
+_CONSOLE = "tests/integration/console"
 _JUDGED = "tests/integration/attestors"
 
 GUARDS: tuple[Guard, ...] = (
@@ -243,6 +244,24 @@ GUARDS: tuple[Guard, ...] = (
         "10",
         "proofs_need_not_be_carried",
         "tests/integration/join/test_proving.py::test_proof_counts_for_what_it_is",
+    ),
+    Guard(
+        "operators stay in their tenant",
+        "8",
+        "tenants_have_no_walls",
+        f"{_CONSOLE}/test_api.py::test_what_is_outside_a_tenant_does_not_exist",
+    ),
+    Guard(
+        "operators stay in their role",
+        "10",
+        "roles_are_names",
+        f"{_CONSOLE}/test_api.py::test_a_role_does_what_it_may_and_nothing_more",
+    ),
+    Guard(
+        "forms are ours",
+        "10",
+        "forms_are_from_anywhere",
+        f"{_CONSOLE}/test_pages.py::test_a_form_of_somebody_else_does_nothing",
     ),
     Guard(
         "authors have their own role",

@@ -38,7 +38,7 @@ SECRET_NAMES = frozenset(
 """Fields whose values are never written, at whatever depth; ids and digests have other names."""
 
 _PASSWORD_IN_URL = re.compile(r"(?<=://)([^\s/:@]*):[^\s/@]*@")
-_TOKEN = re.compile(r"(ww1\.[a-z0-9]{16}\.)[A-Za-z0-9_-]+")
+_TOKEN = re.compile(r"(w[wilos]1\.[a-z0-9]{16}\.)[A-Za-z0-9_-]+")
 _LINE_BREAKS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
 
 

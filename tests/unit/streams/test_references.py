@@ -8,6 +8,7 @@ import pytest
 from watchword.handlers.attestor_reference import attestor_reference
 from watchword.handlers.reasons import reasons_reference
 from watchword.streams.cli.reference import cli_reference
+from watchword.streams.console.api.openapi import openapi_bytes as operators_openapi_bytes
 from watchword.streams.settings.reference import configuration_reference
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
@@ -19,6 +20,7 @@ REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
         ("attestor.md", attestor_reference),
         ("cli.md", cli_reference),
         ("configuration.md", configuration_reference),
+        ("operators-openapi.json", lambda: operators_openapi_bytes().decode()),
         ("reasons.md", reasons_reference),
     ],
 )

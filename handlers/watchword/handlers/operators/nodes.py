@@ -1,17 +1,38 @@
 """Nodes, looked up."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+from watchword.handlers.attestor import Subject
 from watchword.handlers.errors import BadArgument, NotFound
-from watchword.handlers.store import operators
+from watchword.handlers.store import lookups, operators
 from watchword.handlers.store.connection import Database
+from watchword.handlers.store.lookups import Name
 from watchword.handlers.store.operators import Row
 
 STATES = ("adopting", "active", "evicted", "banned", "retired", "deleted")
 MAX_PAGE = 1000
+
+_MAX_NAME = 512
+_HEX = re.compile(r"[0-9a-f]+")
+_LEAST_DIGITS = 4
+_UUID_DIGITS = 32
+_SUBJECT_KINDS = (
+    "ak",
+    "certificate",
+    "cloud-account",
+    "cloud-instance",
+    "ek",
+    "ek-key",
+    "image",
+    "machine",
+    "node-key",
+    "site-key",
+)
+"""Kinds of proven subjects that are found without being named; others are looked up as `kind value`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +47,8 @@ class NodeFilter:
     after: str | None = None
     expiring_in: timedelta | None = None
     """Adopting and active ones whose current certificate ends within this, or has ended."""
+    named: str | None = None
+    """What the node is known by: the beginning of its id, a proven subject, a key, a token, a serial, a CSR."""
 
 
 async def list_nodes(database: Database, wanted: NodeFilter, *, limit: int = 100) -> list[Row]:
@@ -41,9 +64,12 @@ async def list_nodes(database: Database, wanted: NodeFilter, *, limit: int = 100
         message = f"limit: 1 to {MAX_PAGE}"
         raise BadArgument(message)
     after = None if wanted.after is None else node_id(wanted.after)
+    name = None if wanted.named is None else name_of(wanted.named)
     async with database.transaction() as connection:
+        among = None if name is None else await lookups.nodes_known_by(connection, name)
         return await operators.list_nodes(
             connection,
+            among=among,
             tenant=wanted.tenant,
             pool=wanted.pool,
             site=wanted.site,
@@ -95,6 +121,26 @@ async def show_node(database: Database, node: str) -> Row:
         message = f"no node {node}"
         raise NotFound(message)
     return found
+
+
+def name_of(text: str) -> Name:
+    """Return the forms in which tables have what an operator typed to find a machine; raises `BadArgument`."""
+    text = text.strip()
+    if not 0 < len(text) <= _MAX_NAME or not text.isprintable():
+        message = f"a node is looked up by 1 to {_MAX_NAME} printable characters"
+        raise BadArgument(message)
+    digits = text.replace("-", "").replace(":", "").lower()
+    lowest = highest = digest = None
+    if _HEX.fullmatch(digits):
+        if _LEAST_DIGITS <= len(digits) <= _UUID_DIGITS:
+            lowest = UUID(digits.ljust(_UUID_DIGITS, "0"))
+            highest = UUID(digits.ljust(_UUID_DIGITS, "f"))
+        digest = bytes.fromhex(digits) if len(digits) % 2 == 0 else None
+    kind, space, value = text.partition(" ")
+    subjects = [Subject(each, text).digest for each in _SUBJECT_KINDS]
+    if space:
+        subjects.append(Subject(kind, value).digest)
+    return Name(text=text, lowest=lowest, highest=highest, subjects=subjects, digest=digest)
 
 
 def node_id(text: str) -> UUID:

@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 MAX_PAGE = 1000
+NO_SUCH = "no such refusal; it may be past its retention"
 _LOOK_BACK = timedelta(days=1)
 _SHA256_DIGITS = 64
 _FIRST_SLICE = timedelta(minutes=1)
@@ -118,8 +119,7 @@ async def show_refusal(database: Database, named: Named, reasons: Reasons, now: 
         if row is None and named.event_id is not None:
             row = await store.find(connection, Named(request_id=str(named.event_id)))
         if row is None:
-            message = "no such refusal; it may be past its retention"
-            raise NotFound(message)
+            raise NotFound(NO_SUCH)
         csr = row["csr_sha256"]
         nodes = [] if csr is None else await store.nodes_of_csr(connection, csr)
         same = await store.same_machine(connection, row, now - _LOOK_BACK)

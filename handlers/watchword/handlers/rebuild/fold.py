@@ -35,6 +35,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "cloud_accounts": ("provider", "account"),
         "tpm_endorsements": ("ek_sha256",),
         "tpm_policies": ("tenant", "pool"),
+        "operator_tokens": ("id",),
     }
 )
 """The tables that the journal describes in full, and what identifies a row of each."""
@@ -265,5 +266,7 @@ _FOLDS: Final[Mapping[str, Callable[[Mapping[str, Any]], list[Operation]]]] = Ma
         "tpm-endorsement.revoked": _changed("tpm_endorsements"),
         "tpm-policy.set": _created("tpm_policies"),
         "tpm-policy.deleted": _deleted("tpm_policies"),
+        "operator-token.created": _created("operator_tokens"),
+        "operator-token.revoked": _changed("operator_tokens"),
     }
 )

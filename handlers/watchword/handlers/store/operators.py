@@ -217,11 +217,12 @@ async def list_nodes(  # noqa: PLR0913 - each is a filter
     after: UUID | None,
     expiring_in: timedelta | None,
     limit: int,
+    among: Sequence[UUID] | None = None,
 ) -> list[Row]:
     """Return nodes by id, from behind `after`, each with the end of its current certificate."""
     return _dicts(
         await connection.fetch(
-            _SQL.list_nodes, tenant, pool, site, role, state, after, limit, expiring_in
+            _SQL.list_nodes, tenant, pool, site, role, state, after, limit, expiring_in, among
         )
     )
 

@@ -6,11 +6,15 @@ from cyclopts import App, Parameter
 
 from watchword.handlers.attestor import Subject
 from watchword.handlers.errors import BadArgument
-from watchword.handlers.operators import bans
 from watchword.handlers.operators.bans import Banned
-from watchword.streams.cli.acting import ACTING, Acting, operating
-from watchword.streams.cli.options import SHOWN, Shown
-from watchword.streams.cli.output import say, show_rows
+from watchword.streams.cli.at_desk import (
+    REACHING,
+    REACHING_ACTING,
+    Reaching,
+    ReachingActing,
+    at_desk,
+)
+from watchword.streams.cli.output import say, show_rows, text
 
 app = App(name="bans", help="What evidence may not prove.")
 
@@ -32,13 +36,13 @@ Value = Annotated[
 
 
 @app.command
-async def add(kind: Kind, value: Value, /, *, options: Acting = ACTING) -> None:
+async def add(kind: Kind, value: Value, /, *, options: ReachingActing = REACHING_ACTING) -> None:
     """Keep out whoever proves this, under whatever node id; needs --why.
 
     Its nodes are banned, their certificates revoked, and approvals of it die. Exit 4 if it was banned before.
     """
-    async with operating(options) as (settings, database):
-        done = await bans.add_bans(database, options.actor(settings), [Subject(kind, value)])
+    async with at_desk(options) as desk:
+        done = await desk.add_bans([Subject(kind, value)], options.why)
     _tell(done, options)
 
 
@@ -50,7 +54,7 @@ async def list_(
         str | None, Parameter(help="The subject (hexadecimal) that the page before ended with.")
     ] = None,
     limit: Annotated[int, Parameter(help="Length of a page, at most 1000.")] = 100,
-    options: Shown = SHOWN,
+    options: Reaching = REACHING,
 ) -> None:
     """List bans."""
     try:
@@ -58,22 +62,22 @@ async def list_(
     except ValueError:
         message = "--after: hexadecimal"
         raise BadArgument(message) from None
-    async with operating(options) as (_, database):
-        rows = await bans.list_bans(database, kind=kind, after=start, limit=limit)
+    async with at_desk(options) as desk:
+        rows = await desk.list_bans(kind, start, limit)
     show_rows(rows, _COLUMNS, options.form)
     if len(rows) == limit:
-        say(f"there may be more: --after {rows[-1]['subject'].hex()}")
+        say(f"there may be more: --after {text(rows[-1]['subject'], limit=None)}")
 
 
 @app.command
-async def remove(kind: Kind, value: Value, /, *, options: Acting = ACTING) -> None:
+async def remove(kind: Kind, value: Value, /, *, options: ReachingActing = REACHING_ACTING) -> None:
     """End a ban; needs --why. Nodes that no other ban holds are evicted then: they have to attest again."""
-    async with operating(options) as (settings, database):
-        done = await bans.remove_bans(database, options.actor(settings), [Subject(kind, value)])
+    async with at_desk(options) as desk:
+        done = await desk.remove_bans([Subject(kind, value)], options.why)
     _tell(done, options)
 
 
-def _tell(done: Banned, options: Acting) -> None:
+def _tell(done: Banned, options: ReachingActing) -> None:
     show_rows(done.bans, _COLUMNS, options.form)
     for row in done.nodes:
         say(f"node {row['id']} is {row['state']}")

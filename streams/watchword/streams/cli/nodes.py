@@ -7,18 +7,16 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from watchword.handlers.errors import BadArgument, NotFound
-from watchword.handlers.operators import bans, nodes
-from watchword.handlers.operators.actor import Actor
+from watchword.handlers.operators.desk import Desk
 from watchword.handlers.operators.nodes import NodeFilter, node_id
-from watchword.handlers.operators.standing import MAX_TOGETHER, SeenNode, Verb, change_nodes
-from watchword.handlers.store.connection import Database
+from watchword.handlers.operators.standing import MAX_TOGETHER, SeenNode, Verb
 from watchword.handlers.store.operators import Row
 from watchword.schemas.ids import Role
-from watchword.streams.cli.acting import Acting, operating
+from watchword.streams.cli.at_desk import REACHING, Reaching, ReachingActing, at_desk
 from watchword.streams.cli.confirming import confirm
 from watchword.streams.cli.durations import duration
-from watchword.streams.cli.options import SHOWN, Shown
 from watchword.streams.cli.output import say, show_one, show_rows
+from watchword.streams.cli.remote_desk import RemoteDesk
 
 app = App(name="nodes", help="Nodes that have joined.")
 
@@ -40,9 +38,15 @@ async def list_(  # noqa: PLR0913 - each is a filter
         str | None,
         Parameter(help="Only adopting and active ones whose certificate ends within this, as 7d."),
     ] = None,
+    named: Annotated[
+        str | None,
+        Parameter(
+            help="What the node is known by: the beginning of its id, a proven subject, a key, a token, a serial, a CSR."
+        ),
+    ] = None,
     after: Annotated[str | None, Parameter(help="The id that the page before ended with.")] = None,
     limit: Annotated[int, Parameter(help="Length of a page, at most 1000.")] = 100,
-    options: Shown = SHOWN,
+    options: Reaching = REACHING,
 ) -> None:
     """List nodes by id, which is by age; filters compose."""
     wanted = NodeFilter(
@@ -51,11 +55,12 @@ async def list_(  # noqa: PLR0913 - each is a filter
         site=site,
         role=role,
         state=state,
+        named=named,
         after=after,
         expiring_in=None if expiring is None else duration(expiring),
     )
-    async with operating(options) as (_, database):
-        rows = await nodes.list_nodes(database, wanted, limit=limit)
+    async with at_desk(options) as desk:
+        rows = await desk.list_nodes(wanted, limit)
     show_rows(rows, _COLUMNS, options.form)
     if len(rows) == limit:
         say(f"there may be more: --after {rows[-1]['id']}")
@@ -63,17 +68,17 @@ async def list_(  # noqa: PLR0913 - each is a filter
 
 @app.command
 async def show(
-    node: Annotated[str, Parameter(help="The node's id.")], /, *, options: Shown = SHOWN
+    node: Annotated[str, Parameter(help="The node's id.")], /, *, options: Reaching = REACHING
 ) -> None:
     """Show a node with its certificates, bindings, proven subjects and audit log, newest first."""
-    async with operating(options) as (_, database):
-        found = await nodes.show_node(database, node)
+    async with at_desk(options) as desk:
+        found = await desk.show_node(str(node_id(node)))
     show_one(found, options.form)
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Changing(Acting):
+class Changing(ReachingActing):
     """For commands that change nodes: those named, or all that the filters find."""
 
     tenant: str | None = None
@@ -101,7 +106,8 @@ class Changing(Acting):
 CHANGING = Changing()
 
 Ids = Annotated[str, Parameter(help="Ids of nodes; or none, and filters.")]
-Change = Callable[[Database, Actor, Sequence[SeenNode]], Awaitable[Sequence[Row]]]
+AnyDesk = Desk | RemoteDesk
+Change = Callable[[AnyDesk, Sequence[SeenNode], str], Awaitable[Sequence[Row]]]
 
 
 @app.command
@@ -127,8 +133,8 @@ async def delete(*ids: Ids, options: Changing = CHANGING) -> None:
 async def ban(*ids: Ids, options: Changing = CHANGING) -> None:
     """Ban nodes by everything that was proven of them alone, whatever node they would become. Needs --why."""
 
-    async def change(database: Database, actor: Actor, seen: Sequence[SeenNode]) -> Sequence[Row]:
-        return (await bans.ban_nodes(database, actor, seen)).nodes
+    async def change(desk: AnyDesk, seen: Sequence[SeenNode], why: str) -> Sequence[Row]:
+        return (await desk.ban_nodes(seen, why)).nodes
 
     await _change(ids, "ban", ("adopting", "active", "evicted"), change, options)
 
@@ -137,15 +143,15 @@ async def ban(*ids: Ids, options: Changing = CHANGING) -> None:
 async def unban(*ids: Ids, options: Changing = CHANGING) -> None:
     """End the bans of nodes; they are evicted then, and have to attest again. Needs --why."""
 
-    async def change(database: Database, actor: Actor, seen: Sequence[SeenNode]) -> Sequence[Row]:
-        return (await bans.unban_nodes(database, actor, seen)).nodes
+    async def change(desk: AnyDesk, seen: Sequence[SeenNode], why: str) -> Sequence[Row]:
+        return (await desk.unban_nodes(seen, why)).nodes
 
     await _change(ids, "unban", ("banned",), change, options)
 
 
 def _changing(verb: Verb) -> Change:
-    async def change(database: Database, actor: Actor, seen: Sequence[SeenNode]) -> Sequence[Row]:
-        return await change_nodes(database, actor, verb, seen)
+    async def change(desk: AnyDesk, seen: Sequence[SeenNode], why: str) -> Sequence[Row]:
+        return await desk.change_nodes(verb, seen, why)
 
     return change
 
@@ -156,17 +162,16 @@ async def _change(
     if not options.why.strip():
         message = "--why: say why, for the next operator"
         raise BadArgument(message)
-    async with operating(options) as (settings, database):
-        actor = options.actor(settings)
-        seen = await _seen(database, ids, states, options)
+    async with at_desk(options) as desk:
+        seen = await _seen(desk, ids, states, options)
         if not options.yes:
             confirm(verb, len(seen), "node")
-        rows = await change(database, actor, seen)
+        rows = await change(desk, seen, options.why)
     show_rows(rows, _CHANGED, options.form)
 
 
 async def _seen(
-    database: Database, ids: Sequence[str], states: Sequence[str], options: Changing
+    desk: AnyDesk, ids: Sequence[str], states: Sequence[str], options: Changing
 ) -> list[SeenNode]:
     """Return the nodes that are meant: as named, or as the filters find them now."""
     filters = (options.tenant, options.pool, options.site, options.role, options.state)
@@ -178,8 +183,7 @@ async def _seen(
         raise BadArgument(message)
     if ids:
         return [SeenNode(node_id(one), options.version) for one in ids]
-    found = await nodes.find_nodes(
-        database,
+    found = await desk.find_nodes(
         NodeFilter(
             tenant=options.tenant,
             pool=options.pool,

@@ -4,17 +4,24 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Literal, cast
 from uuid import UUID
 
-from watchword.schemas.times import rfc3339
 from watchword.streams.logs import plain
+from watchword.streams.result_json import SCHEMA_VERSION, Verbatim, camel, plain_json
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Output",
+    "Verbatim",
+    "say",
+    "show_lines",
+    "show_one",
+    "show_rows",
+    "text",
+]
 
 Output = Literal["table", "json", "jsonl"]
-
-SCHEMA_VERSION = 1
-"""Of every JSON result: a field is never removed or given another meaning within a version."""
 
 _WIDEST = 60
 
@@ -29,10 +36,10 @@ def show_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output:
     if output == "table":
         _table(rows, columns)
     elif output == "json":
-        _json({"schemaVersion": SCHEMA_VERSION, "items": [_camel(row) for row in rows]})
+        _json({"schemaVersion": SCHEMA_VERSION, "items": [camel(row) for row in rows]})
     else:
         for row in rows:
-            _json({"schemaVersion": SCHEMA_VERSION, **_camel(row)})
+            _json({"schemaVersion": SCHEMA_VERSION, **camel(row)})
 
 
 def show_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
@@ -42,22 +49,18 @@ def show_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Non
     sys.stdout.flush()
 
 
-class Verbatim(dict[str, Any]):
-    """What has been handed in by somebody, and comes out with the names that it had."""
-
-
 def show_one(values: Mapping[str, Any], output: Output) -> None:
     """Write one thing: a field a line, or one JSON object with `schemaVersion` on top."""
     if output == "table":
         for line in _lines(values):
             sys.stdout.write(f"{line}\n")
     else:
-        _json({"schemaVersion": SCHEMA_VERSION, **_camel(values)})
+        _json({"schemaVersion": SCHEMA_VERSION, **camel(values)})
 
 
 def _json(value: object) -> None:
     # ASCII only: no text of a machine may move a terminal's cursor.
-    sys.stdout.write(f"{json.dumps(value, default=_plain)}\n")
+    sys.stdout.write(f"{json.dumps(value, default=plain_json)}\n")
     sys.stdout.flush()
 
 
@@ -107,46 +110,12 @@ def text(value: object, *, limit: int | None = _WIDEST) -> str:
             words = cast("list[object]", value)
             found = ", ".join(text(word, limit=None) for word in words) or "none"
         case Mapping():
-            found = json.dumps(value, default=_plain)
+            found = json.dumps(value, default=plain_json)
         case datetime() | bytes() | UUID():
-            found = str(_plain(value))
+            found = str(plain_json(value))
         case _:
             found = str(value)
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in found)
     if limit is not None and len(shown) > limit:
         return shown[: limit - 1] + "\N{HORIZONTAL ELLIPSIS}"
     return shown
-
-
-def _camel(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {_camel_name(name): _camel_value(value) for name, value in values.items()}
-
-
-def _camel_value(value: object) -> object:
-    match value:
-        case Verbatim():
-            return dict(value)
-        case Mapping():
-            return _camel(cast("Mapping[str, Any]", value))
-        case list() | tuple():
-            return [_camel_value(inner) for inner in cast("list[object]", value)]
-        case _:
-            return value
-
-
-def _camel_name(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(word.title() for word in rest)
-
-
-def _plain(value: object) -> str:
-    match value:
-        case datetime():
-            return rfc3339(value)
-        case bytes():
-            return value.hex()
-        case UUID() | Path():
-            return str(value)
-        case _:
-            message = f"{type(value).__name__} has no form in JSON"
-            raise TypeError(message)

@@ -1,4 +1,4 @@
-"""The processes: `watchword worker|signer|keeper|gateway`. Each runs until SIGTERM or Ctrl-C."""
+"""The processes: `watchword worker|signer|keeper|gateway|console`. Each runs until SIGTERM or Ctrl-C."""
 
 import os
 
@@ -34,3 +34,10 @@ async def gateway(*, options: Configured = CONFIGURED) -> None:
     from watchword.streams.wiring.gateway import run as body  # noqa: PLC0415 - as above
 
     await body(options.settings("gateway"))
+
+
+async def console(*, options: Configured = CONFIGURED) -> None:
+    """Serve operators: `/api/v1` for programs, and pages for people; it has no key of the deployment."""
+    from watchword.streams.wiring.console import run as body  # noqa: PLC0415 - as above
+
+    await body(options.settings("console"))

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
@@ -15,9 +15,11 @@ from watchword.handlers.errors import BadArgument
 from watchword.handlers.operators import refusals
 from watchword.handlers.operators.refusals import Dimension, Format, Reasons, RefusalFilter
 from watchword.streams.cli.acting import operating
+from watchword.streams.cli.at_desk import REACHING, Reaching, at_desk
 from watchword.streams.cli.durations import moment
 from watchword.streams.cli.options import SHOWN, Shown
 from watchword.streams.cli.output import say, show_lines, show_one, show_rows
+from watchword.streams.cli.remote_desk import RemoteDesk
 from watchword.streams.settings import Settings
 from watchword.streams.wiring.attestors import installed_attestors
 
@@ -101,7 +103,7 @@ async def list_(
     ] = None,
     limit: Annotated[int, Parameter(help="Length of a page, at most 1000.")] = 100,
     form: Form = None,
-    options: Shown = SHOWN,
+    options: Reaching = REACHING,
 ) -> None:
     """List refusals, newest first."""
     now = datetime.now(UTC)
@@ -109,15 +111,16 @@ async def list_(
         moment(since, now), None if until is None else moment(until, now), request
     )
     wanted = replace(wanted, before=None if before is None else _position(before, now))
-    async with operating(options) as (settings, database):
-        rows = await refusals.list_refusals(database, wanted, limit=limit)
+    _here_alone(options, form)
+    async with at_desk(options) as desk:
+        rows = await desk.list_refusals(wanted, limit)
     if form is None:
         show_rows(rows, _COLUMNS, options.form)
     else:
-        _write(rows, form, _reasons(settings))
+        _write(rows, form, _reasons(options.settings()))
     if len(rows) == limit:
         last = rows[-1]
-        say(f"there may be more: --before {last['occurred_at'].isoformat()},{last['id']}")
+        say(f"there may be more: --before {_moment(last['occurred_at'])},{last['id']}")
 
 
 @app.command
@@ -127,13 +130,17 @@ async def show(
     ],
     *,
     form: Form = None,
-    options: Shown = SHOWN,
+    options: Reaching = REACHING,
 ) -> None:
     """Show one refusal: what its reason means, what to do, and what else is known of the machine."""
     named = refusals.named_by(name)
-    async with operating(options) as (settings, database):
-        reasons = _reasons(settings)
-        row = await refusals.show_refusal(database, named, reasons, datetime.now(UTC))
+    _here_alone(options, form)
+    async with at_desk(options) as desk:
+        if isinstance(desk, RemoteDesk):
+            row, reasons = await desk.show_refusal(name), Reasons()
+        else:
+            reasons = _reasons(options.settings())
+            row = await desk.show_refusal(named, reasons, datetime.now(UTC))
     if form is None:
         show_one(row, options.form)
     else:
@@ -169,13 +176,13 @@ async def top(
     until: Until = None,
     which: Which = ALL,
     limit: Annotated[int, Parameter(help="How many, at most 1000.")] = 10,
-    options: Shown = SHOWN,
+    options: Reaching = REACHING,
 ) -> None:
     """Count refusals by reason, attestor, tenant, machine, credential, address or worker; most first."""
     now = datetime.now(UTC)
     wanted = which.narrowed(moment(since, now), None if until is None else moment(until, now))
-    async with operating(options) as (_, database):
-        rows = await refusals.top_refusals(database, wanted, by, limit=limit)
+    async with at_desk(options) as desk:
+        rows = await desk.top_refusals(wanted, by, limit)
     show_rows(rows, _TOP, options.form)
 
 
@@ -189,7 +196,7 @@ async def export(
     until: Until = None,
     which: Which = ALL,
     request: Request = None,
-    options: Shown = SHOWN,
+    options: Reaching = REACHING,
 ) -> None:
     """Write every refusal that fits, oldest first, one a line: also those that the bound kept off the topic.
 
@@ -199,13 +206,32 @@ async def export(
     end = now if until is None else moment(until, now)
     wanted = which.narrowed(moment(since, now), request=request)
     count = 0
-    async with operating(options) as (settings, database):
-        reasons = _reasons(settings)
-        async with aclosing(refusals.export_refusals(database, wanted, end)) as pages:
+    async with at_desk(options) as desk:
+        if isinstance(desk, RemoteDesk):
+            async for line in desk.export_lines(replace(wanted, until=end), form):
+                sys.stdout.write(line)
+                count += 1
+            say(f"{count} exported")
+            return
+        reasons = _reasons(options.settings())
+        async with aclosing(desk.export_refusals(wanted, end)) as pages:
             async for rows in pages:
                 _write(rows, form, reasons)
                 count += len(rows)
     say(f"{count} exported")
+
+
+def _here_alone(options: Reaching, form: Format | None) -> None:
+    if options.server is not None and form is not None:
+        message = "--format goes with --server in `refusals export` alone"
+        raise BadArgument(message)
+
+
+def _moment(at: datetime | str) -> str:
+    """Return where the next page begins; what came from afar is of a whole millisecond, and none of that is passed over."""
+    if isinstance(at, datetime):
+        return at.isoformat()
+    return (datetime.fromisoformat(at) + timedelta(milliseconds=1)).isoformat()
 
 
 def _write(rows: Iterable[Mapping[str, Any]], form: Format, reasons: Reasons) -> None:

@@ -8,15 +8,14 @@ from uuid import UUID
 from cyclopts import App, Parameter
 
 from watchword.handlers.errors import BadArgument, Conflict
-from watchword.handlers.operators import requests
+from watchword.handlers.operators.desk import Desk
 from watchword.handlers.operators.nodes import node_id
 from watchword.handlers.operators.requests import Seen
 from watchword.handlers.store.approvals import RequestFilter
-from watchword.handlers.store.connection import Database
-from watchword.streams.cli.acting import Acting, operating
+from watchword.streams.cli.at_desk import REACHING, Reaching, ReachingActing, at_desk
 from watchword.streams.cli.confirming import confirm
-from watchword.streams.cli.options import SHOWN, Shown
 from watchword.streams.cli.output import say, show_one, show_rows, text
+from watchword.streams.cli.remote_desk import RemoteDesk
 
 app = App(name="requests", help="Joins that wait for an operator.")
 
@@ -41,7 +40,7 @@ Ids = Annotated[
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Deciding(Acting):
+class Deciding(ReachingActing):
     """For decisions on joins that wait."""
 
     why: Annotated[str, Parameter(name=["--comment", "--why"])] = ""
@@ -68,7 +67,7 @@ async def list_(
     attestor: Annotated[str | None, Parameter(help="Only those of this attestor.")] = None,
     after: Annotated[str | None, Parameter(help="The id that the page before ended with.")] = None,
     limit: Annotated[int, Parameter(help="Length of a page, at most 1000.")] = 100,
-    options: Shown = SHOWN,
+    options: Reaching = REACHING,
 ) -> None:
     """List joins that wait, oldest first."""
     wanted = RequestFilter(
@@ -78,8 +77,8 @@ async def list_(
         attestor=attestor,
         after=None if after is None else node_id(after),
     )
-    async with operating(options) as (_, database):
-        rows = await requests.list_requests(database, wanted, limit=limit)
+    async with at_desk(options) as desk:
+        rows = await desk.list_requests(wanted, limit)
     show_rows(rows, _COLUMNS, options.form)
     if len(rows) == limit:
         say(f"there may be more: --after {rows[-1]['id']}")
@@ -90,14 +89,14 @@ async def show(
     request: Annotated[str, Parameter(help="The id of a join request.")],
     /,
     *,
-    options: Shown = SHOWN,
+    options: Reaching = REACHING,
 ) -> None:
     """Show what an approval would grant, what is proven of the machine, and what it only claims.
 
     Compare `csr sha256` with the fingerprint that the machine's agent prints while it waits.
     """
-    async with operating(options) as (_, database):
-        (row,) = await requests.show_requests(database, [node_id(request)])
+    async with at_desk(options) as desk:
+        (row,) = await desk.show_requests([node_id(request)])
     show_one(_for_people(row) if options.form == "table" else row, options.form)
 
 
@@ -128,19 +127,18 @@ async def _decide(texts: Sequence[str], verb: str, options: Deciding) -> None:
     if options.version is not None and len(ids) != 1:
         message = "--version goes with one request"
         raise BadArgument(message)
-    async with operating(options) as (settings, database):
-        actor = options.actor(settings)
-        seen = await _seen(database, ids, verb, options)
-        decide = requests.approve if verb == "approve" else requests.reject
-        rows = await decide(database, actor, seen)
+    async with at_desk(options) as desk:
+        seen = await _seen(desk, ids, verb, options)
+        decide = desk.approve if verb == "approve" else desk.reject
+        rows = await decide(seen, options.why)
     show_rows([{name: row[name] for name in _DECIDED} for row in rows], _DECIDED, options.form)
 
 
 async def _seen(
-    database: Database, ids: Sequence[UUID], verb: str, options: Deciding
+    desk: Desk | RemoteDesk, ids: Sequence[UUID], verb: str, options: Deciding
 ) -> list[Seen]:
     """Show the requests, have the person confirm, and return which versions were shown."""
-    rows = await requests.show_requests(database, ids)
+    rows = await desk.show_requests(ids)
     for row in rows:
         if options.version is not None and row["version"] != options.version:
             message = f"join request {row['id']} has changed: version {row['version']}, not {options.version}"
@@ -149,7 +147,7 @@ async def _seen(
         for row in rows:
             _show_on_stderr(row)
         confirm(verb, len(rows), "join")
-    return [Seen(row["id"], row["version"]) for row in rows]
+    return [Seen(UUID(str(row["id"])), row["version"]) for row in rows]
 
 
 def _show_on_stderr(row: dict[str, Any]) -> None:

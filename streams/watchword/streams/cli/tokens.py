@@ -5,12 +5,17 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from watchword.handlers.errors import BadArgument
-from watchword.handlers.operators import tokens
+from watchword.handlers.operators.grants import check_secret_id
 from watchword.handlers.operators.tokens import TokenOrder
 from watchword.schemas.ids import Role
-from watchword.streams.cli.acting import ACTING, Acting, operating
+from watchword.streams.cli.at_desk import (
+    REACHING,
+    REACHING_ACTING,
+    Reaching,
+    ReachingActing,
+    at_desk,
+)
 from watchword.streams.cli.durations import duration
-from watchword.streams.cli.options import SHOWN, Shown
 from watchword.streams.cli.output import say, show_one, show_rows
 
 app = App(name="tokens", help="Join tokens.")
@@ -48,7 +53,7 @@ async def create(  # noqa: PLR0913 - what a token has
     all_kinds: Annotated[
         bool, Parameter(help="Do not restrict the kinds. Without it, none but --kind.", negative="")
     ] = False,
-    options: Acting = ACTING,
+    options: ReachingActing = REACHING_ACTING,
 ) -> None:
     """Make a token and show it, once: only its hash is stored.
 
@@ -68,8 +73,8 @@ async def create(  # noqa: PLR0913 - what a token has
         allow_reclaim=allow_reclaim,
         allowed_kinds=None if all_kinds else kind,
     )
-    async with operating(options) as (settings, database):
-        created = await tokens.create_token(database, options.actor(settings), order)
+    async with at_desk(options) as desk:
+        created = await desk.create_token(order, options.why)
     row = {name: value for name, value in created.row.items() if name != "secret_sha256"}
     if options.form == "table":
         say("This is shown once. Hand it over in a file or on standard input, never in arguments.")
@@ -85,13 +90,11 @@ async def list_(
     ] = False,
     after: Annotated[str | None, Parameter(help="The id that the page before ended with.")] = None,
     limit: Annotated[int, Parameter(help="Length of a page, at most 1000.")] = 100,
-    options: Shown = SHOWN,
+    options: Reaching = REACHING,
 ) -> None:
     """List usable tokens by id; never their secrets."""
-    async with operating(options) as (_, database):
-        rows = await tokens.list_tokens(
-            database, tenant=tenant, spent_too=all, after=after, limit=limit
-        )
+    async with at_desk(options) as desk:
+        rows = await desk.list_tokens(tenant, after, limit, spent_too=all)
     show_rows(rows, _COLUMNS, options.form)
 
 
@@ -100,11 +103,12 @@ async def revoke(
     token: Annotated[str, Parameter(help="The token's id (16 characters), not its text.")],
     /,
     *,
-    options: Acting = ACTING,
+    options: ReachingActing = REACHING_ACTING,
 ) -> None:
     """Let nobody join with a token any more. Nodes that did stay nodes."""
-    async with operating(options) as (settings, database):
-        row = await tokens.revoke_token(database, options.actor(settings), token)
+    check_secret_id(token, "a token's")
+    async with at_desk(options) as desk:
+        row = await desk.revoke_token(token, options.why)
     say(f"token {row['id']} is revoked")
 
 

@@ -13,7 +13,17 @@ from watchword.streams.dev.free_ports import free_port, is_free
 _SOCKET_LIMIT = 100
 """A Unix socket's path has 107 bytes on Linux and 103 on macOS."""
 
-_PORTS = ("gateway", "gateway-health", "signer", "worker-1", "worker-2", "relay", "keeper")
+_PORTS = (
+    "gateway",
+    "gateway-health",
+    "console",
+    "console-health",
+    "signer",
+    "worker-1",
+    "worker-2",
+    "relay",
+    "keeper",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +71,11 @@ class DataFolder:
     def database_url(self) -> Path:
         """PostgreSQL's URL with its password."""
         return self.run / "database.url"
+
+    @property
+    def session_key(self) -> Path:
+        """What signs the console's sessions: they outlive a run."""
+        return self.run / "session.key"
 
     @property
     def token(self) -> Path:

@@ -1,6 +1,7 @@
 """The deployment of `watchword dev`: servers, schema, keys, topics, and Watchword's own processes."""
 
 import asyncio
+import secrets
 import shutil
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -46,6 +47,7 @@ class Deployment:
     database: Database
     keys: WorkerKeys
     gateway_url: str
+    console_url: str
     children: Children
 
 
@@ -79,6 +81,8 @@ async def deployed(
         keys = create_keys(folder.keys, TRUST_DOMAIN, datetime.now(UTC))
         url = postgres.dsn()
         folder.write_private(folder.database_url, url)
+        if not folder.session_key.exists():
+            folder.write_private(folder.session_key, secrets.token_urlsafe(48))
         socket = folder.signer_socket()
         if socket.parent != folder.run:
             stack.callback(shutil.rmtree, socket.parent, ignore_errors=True)
@@ -105,6 +109,7 @@ async def deployed(
             database,
             keys,
             f"http://{LOOPBACK}:{ports['gateway']}",
+            f"http://{LOOPBACK}:{ports['console']}",
             children,
         )
 
@@ -129,6 +134,11 @@ def _configure(
                 "port": ports["gateway"],
                 "health_port": ports["gateway-health"],
                 "requests_per_address": 1000,
+            },
+            "console": {
+                "port": ports["console"],
+                "health_port": ports["console-health"],
+                "session_key_file": folder.session_key,
             },
             "topics": {
                 "replication_factor": WISH.replication_factor,
@@ -162,6 +172,7 @@ def _start(children: Children, ports: dict[str, int]) -> None:
         }
         children.start(name, "worker", ports[name], stage=2, variables=variables)
     children.start("gateway", "gateway", ports["gateway-health"], stage=3)
+    children.start("console", "console", ports["console-health"], stage=3)
 
 
 async def _stopped(name: str, stop: Callable[[], Awaitable[None]], tell: Tell) -> None:
@@ -173,7 +184,9 @@ async def _stopped(name: str, stop: Callable[[], Awaitable[None]], tell: Tell) -
 async def _drained(children: Children, tell: Tell) -> None:
     began = time.monotonic()
     bad = await children.stop()
-    tell("gateway, workers, relay, keeper and signer have drained", time.monotonic() - began)
+    tell(
+        "gateway, console, workers, relay, keeper and signer have drained", time.monotonic() - began
+    )
     if bad:
         message = f"did not end well: {', '.join(bad)}; their logs say why"
         raise ServerFailed(message)

@@ -16,7 +16,9 @@ from watchword.handlers.attestors.join_token.evidence import parse_token
 from watchword.handlers.errors import Conflict
 from watchword.handlers.operators.actor import Actor
 from watchword.handlers.operators.places import create_place, create_tenant
+from watchword.handlers.operators.sessions import create_link
 from watchword.handlers.operators.tokens import TokenOrder, create_token, revoke_token
+from watchword.schemas.ids import ROOT
 from watchword.schemas.topics import JOIN_REFUSED, NODE_EVENTS
 from watchword.streams.dev.data_folder import DataFolder, attestor_tables
 from watchword.streams.dev.deployment import Deployment, deployed
@@ -93,7 +95,7 @@ async def _work(folder: DataFolder, stage: Stage, attestors: str, *, demo: bool)
             f" {'as expected' if kept else 'NOT as expected'}"
         )
         if not demo:
-            _explain(deployment, stage)
+            _explain(deployment, stage, await _console_link(deployment))
             await _follow(deployment, stage)
         return 0 if kept else 1
 
@@ -181,12 +183,27 @@ async def _show_rest(reader: TopicReader, stage: Stage) -> None:
         stage.event(json.loads(record.value or b"{}"))
 
 
-def _explain(deployment: Deployment, stage: Stage) -> None:
+async def _console_link(deployment: Deployment) -> str:
+    """Return an address that lets one person into the console, once."""
+    secret = await create_link(
+        deployment.database,
+        ACTOR,
+        who="you",
+        scope=ROOT,
+        role="admin",
+        expires_in=timedelta(hours=12),
+    )
+    return f"{deployment.console_url}/sign-in?link={secret}"
+
+
+def _explain(deployment: Deployment, stage: Stage, console_link: str) -> None:
     """Say what is where, and how to join one more machine by hand."""
     folder = deployment.folder
     state = folder.agents / f"by-hand-{secrets.token_hex(3)}"
     for line in (
         "",
+        f"console        {console_link}",
+        "               lets one person in, once; another link: `watchword operators link`",
         f"gateway        {deployment.gateway_url}",
         f"Kafka          {deployment.kafka.bootstrap_servers}",
         f"PostgreSQL     its URL is in {folder.database_url}",

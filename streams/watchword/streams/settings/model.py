@@ -8,6 +8,7 @@ from watchword.streams.settings.connections import (
     KeysSettings,
     SignerSettings,
 )
+from watchword.streams.settings.console import ConsoleSettings
 from watchword.streams.settings.policies import (
     AccessSettings,
     AttestorsSettings,
@@ -38,6 +39,7 @@ class Settings(Section):
     relay: RelaySettings = RelaySettings()
     keeper: KeeperSettings = KeeperSettings()
     gateway: GatewaySettings = GatewaySettings()
+    console: ConsoleSettings = ConsoleSettings()
     refusals: RefusalsSettings = RefusalsSettings()
     attestors: AttestorsSettings = AttestorsSettings()
     topics: TopicsSettings = TopicsSettings()
@@ -63,6 +65,17 @@ def rules(settings: Settings) -> Iterator[str]:
     module = (signer.pkcs11_module, signer.pkcs11_token, signer.pkcs11_pin_file)
     if any(module) and not all(module):
         yield "signer.pkcs11_module, signer.pkcs11_token and signer.pkcs11_pin_file: only together"
+    console = settings.console
+    if (console.tls_certificate_file is None) != (console.tls_key_file is None):
+        yield "console.tls_certificate_file and console.tls_key_file: only together"
+    if console.oidc_issuer is not None and None in {
+        console.oidc_client_id,
+        console.oidc_client_secret_file,
+        console.public_url,
+    }:
+        yield "console.oidc_issuer: needs console.oidc_client_id, oidc_client_secret_file and public_url"
+    if (console.webhook_url is None) != (console.webhook_key_file is None):
+        yield "console.webhook_url and console.webhook_key_file: only together"
     deployment = settings.deployment
     if deployment.waiting_per_site > deployment.waiting_per_tenant:
         yield "deployment.waiting_per_site: greater than deployment.waiting_per_tenant, it could never be reached"

@@ -94,6 +94,7 @@ WHERE ($1::text IS NULL OR n.tenant = $1) AND ($2::text IS NULL OR n.pool = $2) 
   AND ($4::text IS NULL OR n.role = $4) AND ($5::text IS NULL OR n.state = $5) AND ($6::uuid IS NULL OR n.id > $6)
   AND ($8::interval IS NULL OR (n.state IN ('adopting', 'active') AND EXISTS (
       SELECT FROM node_certs c WHERE c.node_id = n.id AND c.is_current AND c.not_after <= watchword.now() + $8)))
+  AND ($9::uuid[] IS NULL OR n.id = ANY($9))
 ORDER BY n.id LIMIT $7;
 
 -- find_nodes

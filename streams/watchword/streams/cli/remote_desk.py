@@ -1,0 +1,336 @@
+"""The desk of an operator at a distance: the same acts as `handlers.operators.desk`, through `/api/v1`."""
+
+import json
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, cast
+from uuid import UUID
+
+import httpx
+
+from watchword.handlers.attestor import Subject
+from watchword.handlers.errors import (
+    BadArgument,
+    Conflict,
+    Denied,
+    NotFound,
+    Unavailable,
+    WatchwordError,
+)
+from watchword.handlers.operators.bans import Banned
+from watchword.handlers.operators.grants import Created
+from watchword.handlers.operators.nodes import NodeFilter
+from watchword.handlers.operators.requests import Seen
+from watchword.handlers.operators.standing import SeenNode, Verb
+from watchword.handlers.operators.tokens import TokenOrder
+from watchword.handlers.store.approvals import RequestFilter
+from watchword.handlers.store.operators import Row
+from watchword.handlers.store.refusals import RefusalFilter
+from watchword.streams.console.api.operation import PREFIX
+
+_ERRORS: Final[Mapping[int, type[WatchwordError]]] = {
+    400: BadArgument,
+    401: Denied,
+    403: Denied,
+    404: NotFound,
+    409: Conflict,
+    413: BadArgument,
+    503: Unavailable,
+}
+_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_PAGE: Final = 1000
+_PATIENCE_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteDesk:
+    """What one API token may see and do. Rows have the names and the text that the API gives them."""
+
+    client: httpx.AsyncClient
+
+    # Joins that wait
+
+    async def list_requests(self, wanted: RequestFilter, limit: int) -> list[Row]:
+        """Return a page of joins that wait."""
+        query = {
+            "state": wanted.state or "all",
+            "tenant": wanted.tenant,
+            "site": wanted.site,
+            "attestor": wanted.attestor,
+            "after": wanted.after,
+            "limit": limit,
+        }
+        return await self._rows("/requests", query)
+
+    async def show_requests(self, ids: Sequence[UUID]) -> list[Row]:
+        """Return joins in full."""
+        return [await self._get(f"/requests/{one}") for one in ids]
+
+    async def approve(self, seen: Sequence[Seen], comment: str) -> list[Row]:
+        """Approve joins, all of them or none."""
+        return await self._decided("approve", seen, comment)
+
+    async def reject(self, seen: Sequence[Seen], comment: str) -> list[Row]:
+        """Reject joins, all of them or none."""
+        return await self._decided("reject", seen, comment)
+
+    async def _decided(self, verb: str, seen: Sequence[Seen], comment: str) -> list[Row]:
+        chosen = [{"id": str(one.id), "version": one.version} for one in seen]
+        body = {"requests": chosen, "comment": comment}
+        return _items(await self._post(f"/requests/{verb}", body))
+
+    # Nodes
+
+    async def list_nodes(self, wanted: NodeFilter, limit: int) -> list[Row]:
+        """Return a page of nodes."""
+        life = wanted.expiring_in
+        query = {
+            "tenant": wanted.tenant,
+            "pool": wanted.pool,
+            "site": wanted.site,
+            "role": wanted.role,
+            "state": wanted.state,
+            "named": wanted.named,
+            "after": wanted.after,
+            "expiringInS": None if life is None else int(life.total_seconds()),
+            "limit": limit,
+        }
+        return await self._rows("/nodes", query)
+
+    async def find_nodes(
+        self, wanted: NodeFilter, *, states: Sequence[str], at_most: int
+    ) -> list[UUID]:
+        """Return the ids of all nodes that a filter finds in one of these states; raises `BadArgument` for too many."""
+        found: list[UUID] = []
+        for state in states:
+            if wanted.state not in {None, state}:
+                continue
+            after: object = None
+            while True:
+                query = {
+                    "tenant": wanted.tenant,
+                    "pool": wanted.pool,
+                    "site": wanted.site,
+                    "role": wanted.role,
+                    "state": state,
+                    "after": after,
+                    "limit": _PAGE,
+                }
+                page = await self._get("/nodes", query)
+                found += [UUID(row["id"]) for row in _items(page)]
+                after = page["next"]
+                if after is None:
+                    break
+                if len(found) > at_most:
+                    message = f"more than {at_most} nodes: narrow the filters"
+                    raise BadArgument(message)
+        return found
+
+    async def show_node(self, node: str) -> Row:
+        """Return a node in full."""
+        return await self._get(f"/nodes/{node}")
+
+    async def change_nodes(self, verb: Verb, seen: Sequence[SeenNode], why: str) -> list[Row]:
+        """Change nodes, all of them or none."""
+        return await self._changed(verb, seen, why)
+
+    async def ban_nodes(self, seen: Sequence[SeenNode], why: str) -> Banned:
+        """Ban nodes."""
+        return Banned((), await self._changed("ban", seen, why))
+
+    async def unban_nodes(self, seen: Sequence[SeenNode], why: str) -> Banned:
+        """End the bans of nodes."""
+        return Banned((), await self._changed("unban", seen, why))
+
+    async def _changed(self, verb: str, seen: Sequence[SeenNode], why: str) -> list[Row]:
+        chosen = [{"id": str(one.id), "version": one.version} for one in seen]
+        return _items(await self._post(f"/nodes/{verb}", {"nodes": chosen, "why": why}))
+
+    # Bans
+
+    async def list_bans(self, kind: str | None, after: bytes | None, limit: int) -> list[Row]:
+        """Return a page of bans."""
+        query = {"kind": kind, "after": None if after is None else after.hex(), "limit": limit}
+        return await self._rows("/bans", query)
+
+    async def add_bans(self, subjects: Sequence[Subject], why: str) -> Banned:
+        """Ban subjects."""
+        return await self._banned("add", subjects, why)
+
+    async def remove_bans(self, subjects: Sequence[Subject], why: str) -> Banned:
+        """End bans."""
+        return await self._banned("remove", subjects, why)
+
+    async def _banned(self, verb: str, subjects: Sequence[Subject], why: str) -> Banned:
+        named = [{"kind": one.kind, "value": one.value} for one in subjects]
+        done = await self._post(f"/bans/{verb}", {"subjects": named, "why": why})
+        return Banned(done["bans"], done["nodes"], done["requests"])
+
+    # Join tokens
+
+    async def list_tokens(
+        self, tenant: str | None, after: str | None, limit: int, *, spent_too: bool
+    ) -> list[Row]:
+        """Return a page of join tokens."""
+        query = {"tenant": tenant, "after": after, "limit": limit, "all": spent_too or None}
+        return await self._rows("/tokens", query)
+
+    async def create_token(self, order: TokenOrder, why: str) -> Created:
+        """Make a join token."""
+        life: timedelta | None = order.expires_in
+        body = {
+            "tenant": order.tenant,
+            "pool": order.pool,
+            "site": order.site,
+            "role": order.role,
+            "uses": order.uses,
+            "expiresInS": None if life is None else int(life.total_seconds()),
+            "expect": order.expect,
+            "allowReclaim": order.allow_reclaim,
+            "allowedKinds": None if order.allowed_kinds is None else list(order.allowed_kinds),
+            "why": why,
+        }
+        row = await self._post("/tokens", body)
+        return Created(row, row.pop("token"))
+
+    async def revoke_token(self, token: str, why: str) -> Row:
+        """Revoke a join token."""
+        return await self._post(f"/tokens/{token}/revoke", {"why": why})
+
+    # Refusals
+
+    async def list_refusals(self, wanted: RefusalFilter, limit: int) -> list[Row]:
+        """Return a page of refusals."""
+        return await self._rows("/refusals", {**_refusals(wanted), "limit": limit})
+
+    async def show_refusal(self, name: str) -> Row:
+        """Return one refusal with what it means."""
+        return await self._get(f"/refusals/{name}")
+
+    async def top_refusals(self, wanted: RefusalFilter, by: str, limit: int) -> list[Row]:
+        """Return counts of refusals."""
+        return await self._rows("/refusals/top", {**_refusals(wanted), "by": by, "limit": limit})
+
+    async def export_lines(self, wanted: RefusalFilter, form: str) -> AsyncGenerator[str]:
+        """Yield every refusal that fits, a line each, with its end."""
+        query = {n: str(value) for n, value in _refusals(wanted).items() if value is not None}
+        path = PREFIX + "/refusals/export"
+        with _away():
+            async with self.client.stream("GET", path, params={**query, "format": form}) as answer:
+                if not answer.is_success:
+                    await answer.aread()
+                    raise _error(answer)
+                async for line in answer.aiter_lines():
+                    yield f"{line}\n"
+
+    # HTTP
+
+    async def _rows(self, path: str, query: Mapping[str, object]) -> list[Row]:
+        return _items(await self._get(path, query))
+
+    async def _get(self, path: str, query: Mapping[str, object] | None = None) -> Row:
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        with _away():
+            answer = await self.client.get(
+                PREFIX + path,
+                params={n: "true" if v is True else str(v) for n, v in given.items()},
+            )
+        return _read(answer)
+
+    async def _post(self, path: str, body: Mapping[str, object]) -> Row:
+        with _away():
+            answer = await self.client.post(PREFIX + path, json=body)
+        return _read(answer)
+
+
+@asynccontextmanager
+async def remote_desk(server: str, token: str) -> AsyncGenerator[RemoteDesk]:
+    """Give the desk of whoever the token is for."""
+    headers = {"Authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(base_url=server, headers=headers, timeout=_PATIENCE_S) as client:
+        yield RemoteDesk(client)
+
+
+class _away:  # noqa: N801 - reads as a statement
+    """Translates what HTTP raises."""
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Raise `Unavailable` for an error of the connection, `BadArgument` for an address that is none."""
+        if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
+            message = "--server: an address such as https://watchword.example"
+            raise BadArgument(message) from None
+        if isinstance(error, httpx.HTTPError):
+            message = f"the console does not answer ({type(error).__name__})"
+            raise Unavailable(message) from None
+
+
+def _read(answer: httpx.Response) -> Row:
+    if not answer.is_success:
+        raise _error(answer)
+    try:
+        found: object = answer.json()
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or "schemaVersion" not in found:
+        message = "what answers at --server is no console"
+        raise Unavailable(message)
+    values = cast("dict[str, Any]", found)
+    return _snake({name: value for name, value in values.items() if name != "schemaVersion"})
+
+
+def _error(answer: httpx.Response) -> WatchwordError:
+    try:
+        detail = str(answer.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        detail = f"the console answers {answer.status_code}"
+    return _ERRORS.get(answer.status_code, WatchwordError)(detail)
+
+
+def _items(page: Row) -> list[Row]:
+    return list(page["items"])
+
+
+def _snake(values: Mapping[str, Any]) -> Row:
+    return {_WORD.sub("_", name).lower(): _value(name, value) for name, value in values.items()}
+
+
+def _value(name: str, value: object) -> object:
+    match value:
+        case dict() if name == "expect":
+            # As the database gives it.
+            return json.dumps(value)
+        case dict():
+            return _snake(cast("dict[str, Any]", value))
+        case list():
+            return [_value("", one) for one in cast("list[object]", value)]
+        case str() if name.endswith("Sha256"):
+            return bytes.fromhex(value)
+        case _:
+            return value
+
+
+def _refusals(wanted: RefusalFilter) -> dict[str, object]:
+    def digits(digest: bytes | None) -> str | None:
+        return None if digest is None else digest.hex()
+
+    before = wanted.before
+    return {
+        "since": wanted.since.isoformat(),
+        "until": None if wanted.until is None else wanted.until.isoformat(),
+        "tenant": wanted.tenant,
+        "attestor": wanted.attestor,
+        "reason": wanted.reason,
+        "csr": digits(wanted.csr_sha256),
+        "hardwareKey": digits(wanted.hardware_key_sha256),
+        "tried": digits(wanted.tried_sha256),
+        "address": wanted.address,
+        "requestId": wanted.request_id,
+        "requestSha256": digits(wanted.request_sha256),
+        "before": None if before is None else f"{before[0].isoformat()},{before[1]}",
+    }

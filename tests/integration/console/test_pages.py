@@ -1,0 +1,366 @@
+"""The console's pages without a browser: who is let in, what a form may do, and what is said when it may not."""
+
+import json
+from uuid import UUID
+
+import pytest
+
+from tests.integration.console.test_api import joins, waits
+from tests.support.doorman import asks
+from tests.support.joins import Bench
+from tests.support.operators import ADA, KEY, URL, Desks, desks, form_token
+from watchword.handlers.operators import api_tokens
+from watchword.handlers.operators.sessions import create_link
+from watchword.schemas.requests import Claims
+from watchword.streams.console import session_cookies
+from watchword.streams.console.session_cookies import SessionCookies
+
+pytestmark = pytest.mark.postgres
+
+PAGES = ("/", "/waiting", "/nodes", "/refusals", "/attestors", "/tokens", "/audit")
+
+
+def sign(key: bytes, text: str) -> str:
+    """Return the signature of a cookie's text."""
+    return SessionCookies(key, is_secure=False)._sign(session_cookies._COOKIE, text)
+
+
+async def test_a_link_lets_one_person_in_once_and_only_by_its_form(
+    bench: Bench, console: Desks
+) -> None:
+    """Chat programs look at links for a preview; that must not use them up, and a second reader must stay outside."""
+    link = await create_link(console.database, ADA, who="grace", scope="root", role="viewer")
+    client = console.bare({"Origin": URL})
+
+    looked = [await client.get("/sign-in", params={"link": link}) for _ in range(3)]
+    first = await client.post("/sign-in", data={"link": link})
+    second = await console.bare({"Origin": URL}).post("/sign-in", data={"link": link})
+
+    assert {one.status_code for one in looked} == {200}
+    assert first.status_code == 303
+    cookie = first.headers["Set-Cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=lax" in cookie
+    assert "grace" in (await client.get("/")).text
+    assert second.status_code == 403
+    assert "was used" in second.text
+    assert await bench.one("SELECT who FROM audit_log WHERE action = 'session.opened'") == "grace"
+
+
+async def test_forged_stolen_and_expired_sessions_open_nothing(
+    bench: Bench, console: Desks
+) -> None:
+    """A cookie is the whole key to the console."""
+    visitor = await console.visitor()
+    (cookie,) = visitor.cookies.jar
+    text, _, signature = (cookie.value or "").rpartition(".")
+    assert (await visitor.get("/nodes")).status_code == 200
+    head, name, secret = text.split(".")
+    made_up = f"{head}.{name}.{secret[:-2]}" + ("AA" if secret[-2:] != "AA" else "QQ")
+
+    for value in (
+        "",
+        "x",
+        text,
+        f"{text}.{signature[:-1]}A",
+        f"{text}x.{signature}",
+        f"{made_up}.{sign(KEY, made_up)}",
+        f"{text}.{sign(b'o' * 32, text)}",
+    ):  # fmt: skip
+        answer = await console.bare({"Cookie": f"watchword={value}"}).get("/nodes")
+        assert answer.status_code == 303, value
+        assert answer.headers["Location"] == "/sign-in?next=%2Fnodes"
+    await bench.run("UPDATE operator_sessions SET expires_at = now() - interval '1 second'")
+    assert (await visitor.get("/nodes")).status_code == 303
+    acted = await visitor.post("/waiting/decide", data={"seen": "x", "decision": "approve"})
+    assert acted.status_code == 401
+    assert "Nothing was done" in acted.text
+
+
+async def test_a_session_ends_with_its_token_and_with_signing_out(
+    bench: Bench, console: Desks
+) -> None:
+    """Who is shown the door must not sit at an open page for another twelve hours."""
+    text = await console.token("viewer")
+    client = console.bare({"Origin": URL})
+    assert (await client.post("/sign-in", data={"token": "wo1.wrong"})).status_code == 403
+    assert (await client.post("/sign-in", data={"token": text})).status_code == 303
+    page = await client.get("/")
+    assert "token:viewer-of-root" in page.text
+
+    await api_tokens.revoke_api_token(console.database, ADA, text.split(".")[1])
+    assert (await client.get("/")).status_code == 303
+
+    visitor = await console.visitor()
+    cookie = dict(visitor.cookies)
+    refused = await visitor.post("/sign-out", data={"form_token": "wrong"})
+    assert refused.status_code == 403
+    page = await visitor.get("/")
+    await visitor.post("/sign-out", data={"form_token": form_token(page.text)})
+    stale = console.bare({"Cookie": f"watchword={cookie['watchword']}"})
+    assert (await stale.get("/")).status_code == 303
+    assert await bench.one("SELECT count(*) FROM operator_sessions") == 1
+
+
+async def test_a_form_of_somebody_else_does_nothing(bench: Bench, console: Desks) -> None:
+    """A page on the web must not approve machines with an operator's cookie."""
+    seen = await waits(bench)
+    visitor, other = await console.visitor(), await console.visitor(who="mallory")
+    chosen = f"{seen['id']}:{seen['version']}"
+    own = form_token((await visitor.get("/waiting")).text)
+    theirs = form_token((await other.get("/waiting")).text)
+    act = {"seen": chosen, "decision": "approve", "form_token": own}
+
+    for headers, data in (
+        ({}, act | {"form_token": ""}),
+        ({}, act | {"form_token": theirs}),
+        ({"Origin": "https://evil.example"}, act),
+        ({"Origin": "null"}, act),
+        ({"Sec-Fetch-Site": "cross-site"}, act),
+        ({"Sec-Fetch-Site": "same-site"}, act),
+    ):
+        answer = await visitor.post("/waiting/decide", data=data, headers=headers)
+        assert answer.status_code == 403, (headers, answer.text)
+        assert "nothing was done" in answer.text
+    no_form = await visitor.post("/waiting/decide", json=act)
+    assert no_form.status_code == 400
+    assert (await visitor.get("/waiting/decide", params=act)).status_code in {400, 405}
+    assert await bench.one("SELECT state FROM join_requests") == "pending"
+
+    assert (await visitor.post("/waiting/decide", data=act)).status_code == 303
+    assert await bench.one("SELECT decided_by FROM join_requests") == "ada"
+
+
+async def test_of_two_operators_the_second_is_told_plainly(bench: Bench, console: Desks) -> None:
+    """The word conflict says nothing; who did what, and that nothing was done now, does."""
+    seen, also = await waits(bench, "m1"), await waits(bench, "m2")
+    grace, ada = await console.visitor(who="grace"), await console.visitor(who="ada")
+    page = (await grace.get("/waiting")).text
+    mine = (await ada.get("/waiting")).text
+    await grace.post(
+        "/waiting/decide",
+        data={
+            "seen": f"{seen['id']}:1",
+            "decision": "reject",
+            "comment": "not ours",
+            "form_token": form_token(page),
+        },
+    )
+
+    answer = await ada.post(
+        "/waiting/decide",
+        data={
+            "seen": [f"{seen['id']}:1", f"{also['id']}:1"],
+            "decision": "approve",
+            "form_token": form_token(mine),
+        },
+    )
+
+    assert answer.status_code == 409
+    assert "is rejected already" in answer.text
+    assert "grace" in answer.text
+    assert "not ours" in answer.text
+    assert "Nothing was done" in answer.text
+    states = await bench.fetch("SELECT state FROM join_requests ORDER BY state")
+    assert [row["state"] for row in states] == ["pending", "rejected"]
+
+
+async def test_hostile_text_is_text(bench: Bench, console: Desks) -> None:
+    """What a machine claims is read by somebody who may approve it."""
+    machine = bench.machine()
+    script = "<script>alert(1)</script>"
+    await bench.ask(machine.request(b"web/m1", attestor="doorman", claims=Claims(serial=script)))
+    facts = json.dumps({"name": "\u202egnp.exe", "claimed<b>": '"><img src=x>'})
+    await bench.fetch("UPDATE join_requests SET facts = $1::jsonb", facts)
+    request = await bench.one("SELECT id::text FROM join_requests")
+    visitor = await console.visitor()
+
+    for path in ("/waiting", f"/waiting/{request}"):
+        page = (await visitor.get(path)).text
+        assert script not in page
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+        assert "\u202e" not in page
+        assert "<img src=x" not in page
+        assert "claimed<b>" not in page
+
+
+async def test_every_answer_forbids_what_a_page_does_not_need(bench: Bench, console: Desks) -> None:
+    """If text ever became markup, it should still be able to do nothing."""
+    del bench
+    visitor = await console.visitor()
+
+    for path in (*PAGES, "/sign-in", "/nothing", "/api/v1/nodes", "/static/none"):
+        headers = (await visitor.get(path)).headers
+        policy = headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert "no-store" in headers.get("Cache-Control", "no-store")
+    page = (await visitor.get("/")).text
+    assert " style=" not in page
+    assert " onclick=" not in page
+    assert "<script>" not in page
+
+
+async def test_a_tenants_operator_sees_their_own_on_every_page(
+    bench: Bench, console: Desks
+) -> None:
+    """The walls are the API's; a page must not have a door of its own."""
+    node = await joins(bench)
+    seen = await waits(bench)
+    visitor = await console.visitor(scope="other")
+
+    assert (await visitor.get("/")).status_code == 200
+    for path in (
+        f"/nodes/{node}",
+        f"/waiting/{seen['id']}",
+        "/audit",
+        "/nodes?tenant=acme",
+        "/?tenant=acme",
+    ):
+        answer = await visitor.get(path)
+        assert answer.status_code == 404, path
+        assert "There is no such thing" in answer.text
+    token = form_token((await visitor.get("/")).text)
+    for path, data in (
+        ("/waiting/decide", {"seen": f"{seen['id']}:1", "decision": "approve"}),
+        (f"/nodes/{node}/change", {"verb": "evict", "version": "1", "why": "?"}),
+        (f"/nodes/{node}/reclaim", {"attestor": "tpm", "kind": "ek", "value": "0", "hours": "24"}),
+        ("/tokens", {"tenant": "acme", "pool": "web", "life": "24", "role": "node"}),
+    ):
+        answer = await visitor.post(path, data=data | {"form_token": token})
+        assert answer.status_code == 404, (path, answer.text)
+    assert node not in (await visitor.get("/nodes")).text
+    assert await bench.one("SELECT count(*) FROM nodes WHERE state <> 'adopting'") == 0
+
+
+async def test_a_viewer_is_shown_no_act_and_may_do_none(bench: Bench, console: Desks) -> None:
+    """A button that answers "not allowed" teaches people to try."""
+    node, seen = await joins(bench), await waits(bench)
+    visitor = await console.visitor("viewer")
+    token = form_token((await visitor.get("/")).text)
+
+    for path in ("/waiting", f"/waiting/{seen['id']}", f"/nodes/{node}", "/tokens"):
+        page = (await visitor.get(path)).text
+        assert page.count('method="post"') == 1, path  # signing out
+    for path, data in (
+        ("/waiting/decide", {"seen": f"{seen['id']}:1", "decision": "approve"}),
+        (f"/nodes/{node}/change", {"verb": "evict", "version": "1", "why": "?"}),
+        ("/tokens", {"tenant": "acme", "pool": "web", "life": "24", "role": "node"}),
+    ):
+        answer = await visitor.post(path, data=data | {"form_token": token})
+        assert answer.status_code == 403, path
+        assert "your" in answer.text
+
+
+async def test_ten_thousand_waiting_joins_are_a_page(bench: Bench, console: Desks) -> None:
+    """On the day of a new rack the page must open, and choosing must stay exact."""
+    await bench.ask(asks(bench.machine()))
+    await bench.run(
+        "INSERT INTO join_requests (attestor, subject, csr_sha256, id, state, snapshot, tenant, pool, role, request_id,"
+        " requested_at, expires_at, claims, facts) SELECT attestor, sha256(n::text::bytea), sha256(n::text::bytea),"
+        " gen_random_uuid(), state, snapshot, tenant, pool, role, request_id, requested_at, expires_at, claims, facts"
+        " FROM join_requests, generate_series(1, 9999) AS n"
+    )
+    visitor = await console.visitor()
+
+    page = (await visitor.get("/waiting")).text
+    chosen = (await visitor.get("/waiting?choose=all&limit=200")).text
+    values = [part.partition('"')[0] for part in chosen.split('name="seen" value="')[1:]]
+    done = await visitor.post(
+        "/waiting/decide",
+        data={"seen": values, "decision": "approve", "form_token": form_token(chosen)},
+    )
+
+    assert 'class="count">10000<' in page
+    assert page.count('name="seen"') == 20
+    assert len(page) < 200_000
+    assert len(values) == 200
+    assert done.status_code == 303
+    assert await bench.one("SELECT count(*) FROM join_requests WHERE state = 'approved'") == 200
+
+
+async def test_what_a_form_gets_wrong_is_said_and_nothing_is_done(
+    bench: Bench, console: Desks
+) -> None:
+    """Half an act would be worse than none."""
+    node, seen = await joins(bench), await waits(bench)
+    visitor = await console.visitor()
+    token = form_token((await visitor.get("/")).text)
+
+    for path, data in (
+        ("/waiting/decide", {"decision": "approve"}),
+        ("/waiting/decide", {"seen": "x:1", "decision": "approve"}),
+        ("/waiting/decide", {"seen": f"{seen['id']}:\N{ARABIC-INDIC DIGIT ONE}", "decision": "approve"}),
+        ("/waiting/decide", {"seen": f"{seen['id']}:1", "decision": "delete"}),
+        ("/waiting/decide", {"seen": f"{seen['id']}:1", "decision": "reject", "comment": " "}),
+        (f"/nodes/{node}/change", {"verb": "explode", "version": "1", "why": "?"}),
+        (f"/nodes/{node}/change", {"verb": "evict", "version": "1", "why": " "}),
+        (f"/nodes/{node}/change", {"verb": "evict", "version": "", "why": "?"}),
+        ("/tokens", {"tenant": "acme", "pool": "web", "uses": "0", "life": "24", "role": "node"}),
+        ("/tokens", {"tenant": "acme", "pool": "web", "uses": "1", "life": "7", "role": "node"}),
+        ("/tokens", {"tenant": "a\x00", "pool": "web", "uses": "1", "life": "24", "role": "node"}),
+        ("/tokens/revoke", {"token": "x"}),
+    ):  # fmt: skip
+        answer = await visitor.post(path, data=data | {"form_token": token})
+        assert answer.status_code == 400, (path, data, answer.text)
+    stale = await visitor.post(
+        f"/nodes/{node}/change",
+        data={"verb": "evict", "version": "7", "why": "?", "form_token": token},
+    )
+    assert stale.status_code == 409
+    assert "has changed since it was seen" in stale.text
+    assert (await visitor.get("/nodes?limit=0")).status_code == 400
+    assert (await visitor.get("/refusals?before=x")).status_code == 400
+    assert await bench.one("SELECT count(*) FROM audit_log WHERE who = 'ada' AND action <> 'session.opened' AND action <> 'operator-link.created'") == 0  # fmt: skip
+
+
+async def test_refusals_are_written_to_a_file_by_their_filters(
+    bench: Bench, console: Desks
+) -> None:
+    """What is on the screen is what the colleague gets."""
+    await bench.ask(bench.machine().request(b"nonsense"), bench.machine().request(b"other"))
+    await bench.run(
+        "UPDATE refusals SET reason = 'elsewhere' WHERE id = (SELECT min(id) FROM refusals)"
+    )
+    visitor = await console.visitor("viewer")
+
+    answer = await visitor.get("/refusals/export?format=native&reason=elsewhere&period=1h")
+
+    assert "attachment" in answer.headers["Content-Disposition"]
+    (line,) = answer.text.splitlines()
+    assert json.loads(line)["reason"] == "elsewhere"
+    assert UUID(json.loads(line)["id"]).version == 7
+
+
+async def test_without_postgresql_there_is_a_page_that_says_so(console: Desks) -> None:
+    """An operator who sees a blank page at night asks the wrong people."""
+    visitor = await console.visitor()
+    cookie = dict(visitor.cookies)["watchword"]
+
+    async with desks("postgres://nobody@127.0.0.1:1/nothing") as gone:
+        client = gone.bare({"Cookie": f"watchword={cookie}", "Origin": URL})
+        for answer in (
+            await client.get("/"),
+            await client.post("/waiting/decide", data={"seen": "x"}),
+            await client.post("/sign-in", data={"link": "wl1.aaaaaaaaaaaaaaaa." + "A" * 43}),
+        ):
+            assert answer.status_code == 503
+            assert "PostgreSQL is away" in answer.text
+            assert "nothing was half done" in answer.text
+
+
+async def test_nobody_is_sent_elsewhere_after_signing_in(bench: Bench, console: Desks) -> None:
+    """A link to the real console that ends at a copy of it is how passwords are stolen."""
+    del bench
+    for then, leads in (
+        ("/nodes?state=active", "/nodes?state=active"),
+        ("//evil.example", "/"),
+        ("https://evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("javascript:alert(1)", "/"),
+    ):
+        link = await create_link(console.database, ADA, who="ada", scope="root", role="viewer")
+        client = console.bare({"Origin": URL})
+        answer = await client.post("/sign-in", data={"link": link, "next": then})
+        assert answer.headers["Location"] == leads
