@@ -228,7 +228,7 @@ def _of_refusal(row: Any, outcome: int | None) -> Recorded:  # noqa: ANN401 - a 
 def _event(row: Any) -> PastEvent:  # noqa: ANN401 - a record
     private = json.loads(row["private"])
     said = None if row["value"] is None else json.loads(row["value"])
-    part = private.get("certificate" if row["type"] in _CERTIFIED else "row") or {}
+    part: dict[str, Any] = private.get("certificate" if row["type"] in _CERTIFIED else "row") or {}
     mark = Mark(
         seq=row["seq"],
         xid=row["xid"],

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from watchword.handlers.crypto.camanifest import key_identifier_of, read_ca_manifest
@@ -65,7 +66,7 @@ class KeyChanges:
             with locked(cas.directory):
                 made = None
                 if in_hsm is not None:
-                    made = lambda: cas.made_in_token(in_hsm, domain, now)  # noqa: E731 - a call that is bound
+                    made = partial(cas.made_in_token, in_hsm, domain, now)
                 kid = prepare_ca(cas.directory, domain, now=now, made=made)
             return kid, {"kid": kid, "inHsm": in_hsm is not None}
 
