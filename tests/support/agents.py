@@ -332,10 +332,10 @@ class ChallengedProver:
 class Machine:
     """One machine with its state directory, its clocks, and a service to talk to."""
 
-    def __init__(self, state: Path, *, now: datetime = NOW) -> None:
+    def __init__(self, state: Path, *, now: datetime = NOW, service: Service | None = None) -> None:
         """Bootstrap it."""
         self.state = state
-        self.service = Service(now=now)
+        self.service = service or Service(now=now)
         self.time = Time(now)
         self.wire = Wire(self.service, self.time.clock, on_silence=self.time.pass_by)
         self.keystore = bootstrapped(state, self.service)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from watchword.streams.dev.free_ports import free_ports
+from watchword.streams.simulator.software_tpm import switched_on, two_ports
 
 NEEDED = ("swtpm", "swtpm_setup", "swtpm_localca")
 NOT_HERE = "no software TPM, or no tpm2-pytss, on this machine"
@@ -47,12 +47,7 @@ class SoftwareTpm:
     @contextmanager
     def running(self) -> Generator[None]:
         """Have it switched on: PCRs begin anew, keys are the same as before."""
-        command = [
-            "swtpm", "socket", "--tpm2", "--tpmstate", f"dir={self.folder / 'state'}",
-            "--server", f"type=tcp,port={self.port},bindaddr=127.0.0.1,disconnect",
-            "--ctrl", f"type=tcp,port={self.port + 1},bindaddr=127.0.0.1",
-            "--flags", "not-need-init,startup-clear", "--seccomp", "action=none",
-        ]  # fmt: skip
+        command = switched_on(self.folder / "state", self.port)
         log = self.folder / "swtpm.log"
         with log.open("ab") as file, subprocess.Popen(command, stdout=file, stderr=file) as process:
             try:
@@ -91,20 +86,8 @@ def made(folder: Path, *, ca: Path | None = None) -> SoftwareTpm:
         ],
         check=True, capture_output=True, timeout=120,
     )  # fmt: skip
-    port = _two_ports()
+    port = two_ports()
     return SoftwareTpm(folder, ca, f"swtpm:host=127.0.0.1,port={port}", port)
-
-
-def _two_ports() -> int:
-    """Return a port that is free, as is the one above it: the TSS takes that for the control channel."""
-    while True:
-        [port] = free_ports(1)
-        with socket.socket() as above:
-            try:
-                above.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
-                continue
-        return port
 
 
 def _until_listening(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:

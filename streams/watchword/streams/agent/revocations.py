@@ -20,7 +20,9 @@ _log = structlog.get_logger(__name__)
 
 
 async def refresh_crl(trust: Trust, keystore: Keystore, transport: Transport) -> bool:
-    """Store the published CRL if it is signed by an authority of the trust bundle and not older.
+    """Store the published CRL if it is not older, and signed by an authority of the trust bundle or a CA below one.
+
+    A CA below an authority is known once the machine has a certificate of it: the chain was checked then.
 
     Return whether a newer one was stored. Nothing published, and nobody there, is no error.
 
@@ -32,7 +34,8 @@ async def refresh_crl(trust: Trust, keystore: Keystore, transport: Transport) ->
     except (TransportUnavailable, TransportRefused) as error:
         _log.info("CRL could not be fetched", error=str(error))
         return False
-    found = _acceptable(offered, trust.authorities, keystore.read("crl.der"))
+    issuers = [*trust.authorities, *_below(keystore)]
+    found = _acceptable(offered, issuers, keystore.read("crl.der"))
     if found is None:
         return False
     keystore.write("crl.der", found)
@@ -56,6 +59,17 @@ async def refresh_crls(trust: Trust, keystore: Keystore, transport: Transport) -
         found = _acceptable(offered, [authority], keystore.crl_of(name))
         if found is not None:
             keystore.write_crl_of(name, found)
+
+
+def _below(keystore: Keystore) -> list[x509.Certificate]:
+    """Return the CAs between the machine's certificate and its authority."""
+    identity = keystore.identity()
+    if identity is None:
+        return []
+    try:
+        return x509.load_pem_x509_certificates((identity.folder / "chain.pem").read_bytes())[1:]
+    except (OSError, ValueError):
+        return []
 
 
 def _by_name(authorities: Sequence[x509.Certificate]) -> dict[str, x509.Certificate]:

@@ -74,17 +74,13 @@ async def _running() -> AsyncGenerator[str]:
         NoEvidence: it did not start.
     """
     folder = Path(tempfile.mkdtemp(prefix="watchword-sim-tpm-"))
-    port = _two_ports()
-    program = shutil.which("swtpm") or "swtpm"
+    port = two_ports()
     process = subprocess.Popen(  # noqa: ASYNC220, S603 - it returns at once; nothing of it is anybody else's
-        [
-            program, "socket", "--tpm2", "--tpmstate", f"dir={folder}",
-            "--server", f"type=tcp,port={port},bindaddr=127.0.0.1,disconnect",
-            "--ctrl", f"type=tcp,port={port + 1},bindaddr=127.0.0.1",
-            "--flags", "not-need-init,startup-clear", "--seccomp", "action=none",
-        ],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        switched_on(folder, port),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         await _until_listening(port + 1, process)
         yield f"swtpm:host=127.0.0.1,port={port}"
@@ -94,7 +90,17 @@ async def _running() -> AsyncGenerator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _two_ports() -> int:
+def switched_on(state: Path, port: int) -> list[str]:
+    """Return the command of a TPM with this state at a port of 127.0.0.1; the one above it is its control channel."""
+    return [
+        shutil.which("swtpm") or "swtpm", "socket", "--tpm2", "--tpmstate", f"dir={state}",
+        "--server", f"type=tcp,port={port},bindaddr=127.0.0.1,disconnect",
+        "--ctrl", f"type=tcp,port={port + 1},bindaddr=127.0.0.1",
+        "--flags", "not-need-init,startup-clear", "--seccomp", "action=none",
+    ]  # fmt: skip
+
+
+def two_ports() -> int:
     """Return a port that is free, as is the one above it: the TSS takes that for the control channel."""
     while True:
         [port] = free_ports(1)
