@@ -30,7 +30,8 @@ def redacted(event_type: str, private: Mapping[str, Any]) -> dict[str, Any]:
         case "node.reclaim.granted" | "ban.added" | "ban.removed":
             return {**private, "row": {**private["row"], "value": PURGED}}
         case "join.waiting":
-            row = {**private["row"], "claims": {}, "facts": {}, "snapshot": b64(EMPTY_SNAPSHOT)}
+            nothing: dict[str, Any] = {"claims": {}, "facts": {}}
+            row = {**private["row"], **nothing, "snapshot": b64(EMPTY_SNAPSHOT)}
             return {**private, "row": row}
         case _:
             return dict(private)
