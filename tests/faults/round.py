@@ -191,6 +191,7 @@ def _evidence(deployment: Deployment) -> Evidence:
         ledger=deployment.ledger,
         csr_keys=deployment.load.supplies.csr_keys,
         ends=deployment.load.supplies.ends,
+        commands=deployment.load.supplies.commands,
         trust=deployment.trust,
         bound=BOUND,
         canaries=deployment.canaries,

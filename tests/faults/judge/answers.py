@@ -9,6 +9,7 @@ from typing import Any
 from tests.faults.judge.documents import Answer, Unreadable, canonical, read_answer
 from tests.faults.judge.findings import Findings
 from tests.faults.judge.ledger import (
+    COMMANDS,
     DEFERRED,
     FINAL,
     INVALID,
@@ -22,7 +23,7 @@ from tests.faults.judge.ledger import (
 from tests.faults.judge.tables import Row
 from tests.faults.judge.topics import Record
 
-_CODES = {1: JOINED, 2: REFUSED, 3: DEFERRED, 4: INVALID, 5: UNSUPPORTED}
+_CODES = {1: JOINED, 2: REFUSED, 3: DEFERRED, 4: INVALID, 5: UNSUPPORTED, 6: COMMANDS}
 _REFUSED_CONTENT = {"code": "ACCESS_DENIED", "message": "Join refused"}
 
 
@@ -134,7 +135,8 @@ def _compare_with_inbox(
     asked: Asked, final: Answer | None, row: Row | None, name: str, findings: Findings
 ) -> None:
     if row is None:
-        if final is not None:
+        # Where nothing waited and nothing was said, nothing was written.
+        if final is not None and final.outcome != COMMANDS:
             findings.lost("final answer without an inbox row", name)
         return
     outcome = _CODES[row["outcome"]]
@@ -147,12 +149,12 @@ def _compare_with_inbox(
     if outcome in FINAL and final is None:
         findings.lost("recorded outcome that was never answered", f"{name}: {outcome}")
         return
-    if final is not None and (outcome, row["node_id"] and str(row["node_id"])) != (
-        final.outcome,
-        final.node,
-    ):
-        findings.wrong("answer is not the recorded outcome", f"{name}: {final.outcome}, {outcome}")
-    if outcome != JOINED and row["reason"] not in asked.reasons:
+    said = (final.outcome, final.node) if final is not None else None
+    if final is not None and final.outcome == COMMANDS:
+        said = (COMMANDS, asked.node)
+    if said is not None and (outcome, row["node_id"] and str(row["node_id"])) != said:
+        findings.wrong("answer is not the recorded outcome", f"{name}: {said}, {outcome}")
+    if outcome not in (JOINED, COMMANDS) and row["reason"] not in asked.reasons:
         findings.wrong("recorded reason", f"{name}: {row['reason']} is not in {set(asked.reasons)}")
 
 

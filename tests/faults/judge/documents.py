@@ -112,7 +112,7 @@ def read_answer(value: bytes, public: bytes, reply_keys: dict[bytes, bytes]) -> 
         if payload.keys() != {"requestSha256", "issuedAt", "sealed"}:
             message = f"a sealed answer shows {sorted(payload)}"
             raise Unreadable(message)
-        payload = _opened(payload["sealed"], digest, reply_keys)
+        payload = opened(payload["sealed"], digest, reply_keys)
         if bytes.fromhex(payload["requestSha256"]) != digest:
             message = "the sealed answer is to another request"
             raise Unreadable(message)
@@ -126,7 +126,13 @@ def read_answer(value: bytes, public: bytes, reply_keys: dict[bytes, bytes]) -> 
     return Answer(digest, outcome, payload, was_sealed, len(value))
 
 
-def _opened(sealed: str, digest: bytes, reply_keys: dict[bytes, bytes]) -> dict[str, Any]:
+def body_of(token: bytes) -> dict[str, Any]:
+    """Return what a JWS says, whoever signed it; raises `Unreadable`, `IndexError`."""
+    return _object(_b64url(token.split(b".")[1]))
+
+
+def opened(sealed: str, digest: bytes, reply_keys: dict[bytes, bytes]) -> dict[str, Any]:
+    """Return what a sealed answer to the request of this digest says; raises `Unreadable`."""
     private = reply_keys.get(digest)
     if private is None:
         message = "sealed, and nobody asked for that"

@@ -8,10 +8,11 @@ from tests.faults.judge.admissions import Trust, check_admissions
 from tests.faults.judge.answers import challenges_in, check_answers
 from tests.faults.judge.approvals import check_approvals
 from tests.faults.judge.canaries import Canaries
+from tests.faults.judge.commands import check_commands
 from tests.faults.judge.events import check_events, check_node_histories
 from tests.faults.judge.findings import Findings
 from tests.faults.judge.leaks import check_leaks
-from tests.faults.judge.ledger import Ledger
+from tests.faults.judge.ledger import Commands, Ledger
 from tests.faults.judge.letters import check_letters
 from tests.faults.judge.notes import check_notes
 from tests.faults.judge.refusals import Bound, check_refusals
@@ -41,6 +42,7 @@ class Evidence:
     """The SHA-256 of the public key of each CSR, by the CSR's."""
     ends: Mapping[str, str]
     """The nodes that were to end, and how, by their ids."""
+    commands: Commands
     trust: Trust
     bound: Bound
     canaries: Canaries
@@ -84,6 +86,9 @@ async def judge(evidence: Evidence) -> Verdict:
             ledger, outcomes, dict(evidence.csr_keys), evidence.trust, tables, findings
         )
         states = await check_standing(ledger, outcomes, evidence.ends, tables, findings)
+        commands = await check_commands(
+            ledger, outcomes, evidence.commands, evidence.trust.signing, tables, findings
+        )
         waited = await check_approvals(ledger, outcomes, tables, findings)
         notes = await check_notes(ledger, outcomes, tables, findings)
         parked = {
@@ -112,6 +117,8 @@ async def judge(evidence: Evidence) -> Verdict:
         "waiting joins": sum(waited.values()),
         **{f"waiting joins {state}": count for state, count in sorted(waited.items())},
         "notes of an attestor": notes,
+        "commands": commands,
+        "commands done": len(evidence.commands.reported),
         "events": published.records,
         "events again": published.again,
         "refusals": refused.rows,

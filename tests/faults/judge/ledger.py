@@ -7,13 +7,16 @@ REFUSED = "refused"
 INVALID = "INVALID_INPUT"
 UNSUPPORTED = "UNSUPPORTED"
 UNAVAILABLE = "UNAVAILABLE"
+COMMANDS = "commands"
+"""What a node is to do; perhaps nothing."""
+
 EVICTED, BANNED = "evicted", "banned"
 """How a node may end: a thief, or an operator."""
 
 DEFERRED = "deferred"
 """Not final: a challenge to answer, or an operator to wait for."""
 
-FINAL = frozenset((JOINED, REFUSED, INVALID, UNSUPPORTED))
+FINAL = frozenset((JOINED, REFUSED, INVALID, UNSUPPORTED, COMMANDS))
 """The outcomes after which nothing more comes."""
 
 
@@ -55,6 +58,18 @@ class Poison:
     offset: int
     key: bytes
     value: bytes
+
+
+@dataclass(slots=True)
+class Commands:
+    """What operators and machines know of commands to nodes."""
+
+    sent: dict[str, str] = field(default_factory=dict[str, str])
+    """Those that were sent, with their nodes."""
+    heard: dict[str, str] = field(default_factory=dict[str, str])
+    """Those that nodes were handed, with those nodes."""
+    reported: set[str] = field(default_factory=set[str])
+    """Those that were done, as the service was told."""
 
 
 class Ledger:

@@ -44,11 +44,11 @@ _NONE_OF = {
         "SELECT n.id FROM nodes n LEFT JOIN journal j ON j.type = 'node.' || n.state AND convert_from(j.key, 'UTF8') = n.id::text "
         "WHERE n.state IN ('evicted', 'banned') GROUP BY n.id HAVING count(j.seq) <> 1"
     ),
-    "renewed node that is adopting, or one that is active unrenewed": (
+    "node that has spoken for itself and is adopting, or has not and is active": (
         "WITH last AS (SELECT DISTINCT ON (key) convert_from(key, 'UTF8') AS node, type FROM journal "
-        "WHERE type IN ('node.joined', 'node.renewed') ORDER BY key, seq DESC) "
+        "WHERE type IN ('node.joined', 'node.renewed', 'node.activated') ORDER BY key, seq DESC) "
         "SELECT n.id FROM nodes n LEFT JOIN last ON last.node = n.id::text "
-        "WHERE n.state IN ('adopting', 'active') AND (n.state = 'active') <> (last.type = 'node.renewed')"
+        "WHERE n.state IN ('adopting', 'active') AND (n.state = 'active') <> (last.type <> 'node.joined')"
     ),
     "renewal without exactly one audit row": (
         "SELECT j.csr FROM (SELECT convert_from(value, 'UTF8')::jsonb ->> 'csrSha256' AS csr FROM journal "

@@ -13,7 +13,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tests.faults.judge.ledger import INVALID, JOINED, REFUSED, UNSUPPORTED, Asked
+from tests.faults.judge.ledger import INVALID, JOINED, REFUSED, UNSUPPORTED, Asked, Commands
 from tests.faults.load.anchors import Anchors
 from tests.faults.load.envelope import (
     EncryptionKey,
@@ -72,6 +72,9 @@ class Supplies:
     """Nodes that an operator is to ban."""
     ends: dict[str, str] = field(default_factory=dict[str, str])
     """Nodes that are to end, and how."""
+    to_tell: deque[tuple[str, str]] = field(default_factory=deque[tuple[str, str]])
+    """Nodes that an operator is to tell something, and what kind of thing."""
+    commands: Commands = field(default_factory=Commands)
 
     def show(
         self, machine: Machine, token: Token, *, reply: bool = False, payload: bytes | None = None

@@ -147,12 +147,18 @@ class Load:
             self.begin(send)
         while self.supplies.to_decide:
             self._spawn(self._decide(*self.supplies.to_decide.popleft()))
+        while self.supplies.to_tell:
+            self._spawn(self._tell(*self.supplies.to_tell.popleft()))
         while self.supplies.to_ban:
             self._spawn(self._ban(self.supplies.to_ban.popleft()))
 
     async def _decide(self, csr_sha256: bytes, word: str) -> None:
         if await self.operator.decide(csr_sha256, word):
             self.ledger.decided[csr_sha256] = word
+
+    async def _tell(self, node: str, kind: str) -> None:
+        command = await self.operator.tell(node, kind)
+        self.supplies.commands.sent[command] = node
 
     async def _ban(self, node: str) -> None:
         await self.operator.ban(node)

@@ -1,10 +1,11 @@
 """How often each kind of request comes."""
 
-from tests.faults.load import exchanges, kinds, renewals
+from tests.faults.load import commands, exchanges, kinds, renewals
 from tests.faults.load.kinds import Kind
 
 KINDS: dict[Kind, int] = {
-    kinds.join: 18,
+    kinds.join: 16,
+    commands.told: 2,
     renewals.renewing: 6,
     kinds.single_use: 6,
     kinds.few_uses: 6,

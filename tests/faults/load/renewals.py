@@ -61,7 +61,7 @@ class Node:
         machine = Machine()
 
         def renewed(told: Mapping[str, Any]) -> Iterator[Send]:
-            self.machine, self.certificate = machine, _leaf(told)
+            self.machine, self.certificate = machine, leaf_of(told)
             return self.go_on()
 
         yield self._send("renewal", machine, {JOINED}, joined=renewed)
@@ -73,8 +73,8 @@ class Node:
 
         def renewed(told: Mapping[str, Any]) -> Iterator[Send]:
             # The other one may not have come yet: until it does this is a node as any other.
-            was = next(one for one in thieves if one.spki_sha256 == _spki_of(_leaf(told)))
-            self.machine, self.certificate = was, _leaf(told)
+            was = next(one for one in thieves if one.spki_sha256 == _spki_of(leaf_of(told)))
+            self.machine, self.certificate = was, leaf_of(told)
             yield self._send("renewal-of-thief", Machine(), {JOINED, REFUSED}, _ENDED)
 
         for thief in thieves:
@@ -104,7 +104,7 @@ class Node:
             case "signature":
                 return self._send(kind, machine, {REFUSED}, {f"renew:{kind}"}, signs=Machine().key)
             case "unknown-certificate":
-                return self._send(kind, machine, {REFUSED}, {f"renew:{kind}"}, tbs_sha256=bytes(32))
+                return self._send(kind, machine, {REFUSED}, {f"renew:{kind}"}, another=bytes(32))
             case _:
                 # Signed for another CSR.
                 return self._send(kind, machine, {REFUSED}, {"renew:signature"}, csr=Machine())
@@ -118,17 +118,17 @@ class Node:
         *,
         joined: Any = None,  # noqa: ANN401 - a `Then`
         signs: PrivateKey | None = None,
-        tbs_sha256: bytes | None = None,
+        another: bytes | None = None,
         csr: Machine | None = None,
     ) -> Send:
         self.supplies.csr_keys[machine.csr_sha256] = machine.spki_sha256
-        named = _tbs_sha256(self.certificate) if tbs_sha256 is None else tbs_sha256
+        named = tbs_sha256(self.certificate) if another is None else another
         request_id = uuid7()
         text = _LABEL + parts_with_lengths(named, (csr or machine).csr_sha256, request_id.encode())
         spki = self.machine.key.public_key().public_bytes(
             Encoding.DER, PublicFormat.SubjectPublicKeyInfo
         )
-        evidence = parts_with_lengths(_FORM, named, spki, _sign(signs or self.machine.key, text))
+        evidence = parts_with_lengths(_FORM, named, spki, signed(signs or self.machine.key, text))
         envelope = Envelope(attestor="renew", kind="renew", request_id=request_id)
         request = make_request(machine, plaintext(evidence), self.supplies.encryption, envelope)
         return as_send(
@@ -150,17 +150,19 @@ def renewing(supplies: Supplies) -> Iterator[Send]:
     renewals, fate = supplies.rng.choice((1, 1, 2, 3)), supplies.rng.choice(_FATES)
 
     def joined(told: Mapping[str, Any]) -> Iterator[Send]:
-        return Node(supplies, machine, told["nodeId"], _leaf(told), renewals, fate).go_on()
+        return Node(supplies, machine, told["nodeId"], leaf_of(told), renewals, fate).go_on()
 
     request = supplies.show(machine, token)
     yield as_send("renewing", request, {JOINED}, token=token, joined=joined)
 
 
-def _leaf(told: Mapping[str, Any]) -> bytes:
+def leaf_of(told: Mapping[str, Any]) -> bytes:
+    """Return the certificate that a machine was given, DER."""
     return base64.b64decode(told["chain"][0])
 
 
-def _tbs_sha256(certificate: bytes) -> bytes:
+def tbs_sha256(certificate: bytes) -> bytes:
+    """Return what names a certificate."""
     return sha256(x509.load_der_x509_certificate(certificate).tbs_certificate_bytes).digest()
 
 
@@ -169,7 +171,8 @@ def _spki_of(certificate: bytes) -> bytes:
     return sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()
 
 
-def _sign(key: PrivateKey, text: bytes) -> bytes:
+def signed(key: PrivateKey, text: bytes) -> bytes:
+    """Return the signature of a node's key: ECDSA with SHA-256, or Ed25519."""
     if isinstance(key, ed25519.Ed25519PrivateKey):
         return key.sign(text)
     return key.sign(text, ec.ECDSA(SHA256()))

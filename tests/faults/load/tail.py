@@ -10,6 +10,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
+from tests.faults.judge.documents import Unreadable, opened
 from tests.faults.judge.ledger import Ledger
 from tests.faults.judge.topics import NODE_EVENTS, REFUSED, RESPONSES, partitions_of
 from watchword.streams.kafka_closing import close
@@ -30,7 +31,7 @@ class Tail:
         self.on_deferral: Callable[[bytes, Mapping[str, Any]], None] = lambda _digest, _told: None
         """Takes the digest of a request that was deferred, and what the machine was told."""
         self.on_joined: Callable[[bytes, Mapping[str, Any]], None] = lambda _digest, _told: None
-        """Takes the digest of a request that was admitted in clear, and what the machine was given."""
+        """Takes the digest of a request that was admitted, or was given commands, and what the machine was given."""
         self._positions: dict[TopicPartition, int] = {}
         self.events: dict[str, float] = {}
         """When each event was first seen, on the wall clock, by its id."""
@@ -94,13 +95,18 @@ class Tail:
             body = value.split(b".")[1]
             payload = json.loads(base64.urlsafe_b64decode(body + b"=" * (-len(body) % 4)))
             digest = bytes.fromhex(payload["requestSha256"])
-        except (ValueError, IndexError, KeyError):
+            asked = self._ledger.asked.get(digest)
+            if asked is not None and asked.reply_private is not None and "sealed" in payload:
+                payload = opened(payload["sealed"], digest, {digest: asked.reply_private})
+        except (Unreadable, ValueError, IndexError, KeyError):
             return  # The judge says what is wrong with it.
         self._ledger.answer(digest, time.monotonic())
         match payload.get("outcome"):
             case "joined":
                 self.joined.append((digest, payload["joined"]["nodeId"]))
                 self.on_joined(digest, payload["joined"])
+            case "commands":
+                self.on_joined(digest, payload["commands"])
             case "deferred":
                 self.on_deferral(digest, payload["deferred"])
             case _:

@@ -28,6 +28,10 @@ class Operator(Protocol):
         """Let a waiting join be `approved` or `rejected`; tell whether it was one that waited."""
         ...
 
+    async def tell(self, node: str, kind: str) -> str:
+        """Send a command to a node; return its id."""
+        ...
+
     async def ban(self, node: str) -> None:
         """Ban a node, by everything that was proven of it alone."""
         ...
@@ -54,6 +58,8 @@ class Tokens:
     """Expect a serial number that nobody claims."""
     to_revoke: list[Token]
     """Are revoked one after the other, while machines show them."""
+    telling: list[Token]
+    """Their nodes may be told things."""
     single: deque[Token] = field(default_factory=deque[Token])
     """One use each."""
 
@@ -72,6 +78,7 @@ class Tokens:
             of_sites=await make(2, uses=10, role="site"),
             expecting=await make(2, uses=10, expect={"serial": EXPECTED_SERIAL}),
             to_revoke=await make(40, uses=1_000_000),
+            telling=await make(2, uses=1_000_000, allowed_kinds=["diag.*"]),
             single=deque(await make(single, uses=1)),
         )
 
@@ -85,5 +92,5 @@ class Tokens:
         """Every token that is known."""
         return [
             *self.large, *self.few, *self.revoked, *self.expired, *self.of_sites,
-            *self.expecting, *self.to_revoke, *self.single,
+            *self.expecting, *self.to_revoke, *self.telling, *self.single,
         ]  # fmt: skip

@@ -20,6 +20,7 @@ from uuid import UUID
 from watchword.handlers.errors import Conflict, Unavailable
 from watchword.handlers.operators.actor import Actor
 from watchword.handlers.operators.bans import ban_nodes
+from watchword.handlers.operators.commands import CommandOrder, send_command
 from watchword.handlers.operators.grants import Grant
 from watchword.handlers.operators.images import ImageOrder, create_image
 from watchword.handlers.operators.places import create_place, create_tenant
@@ -138,6 +139,12 @@ async def _serve() -> None:
             case "anchors":
                 public = bytes.fromhex(order["public"])
                 result = await _make_anchors(database, order["site"], public)
+            case "tell":
+                command = CommandOrder(
+                    seen=SeenNode(UUID(order["node"])), kind=order["kind"], payload=b"{}"
+                )
+                row = await _again(partial(send_command, database, _ACTOR, command))
+                result = str(row.id)
             case "ban":
                 seen = [SeenNode(UUID(order["node"]))]
                 await _unless_there(partial(ban_nodes, database, _ACTOR, seen))

@@ -57,6 +57,10 @@ class OperatorProcess:
         """Let a waiting join be `approved` or `rejected`; tell whether it was one that waited."""
         return bool(await self._order(do="decide", csr=csr_sha256.hex(), word=word))
 
+    async def tell(self, node: str, kind: str) -> str:
+        """Send a command to a node; return its id."""
+        return str(await self._order(do="tell", node=node, kind=kind))
+
     async def ban(self, node: str) -> None:
         """Ban a node, by everything that was proven of it alone."""
         await self._order(do="ban", node=node)
