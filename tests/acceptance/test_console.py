@@ -12,7 +12,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from tests.support.browser import barriers, browsing, complaints, needs_chromium, overflow
-from tests.support.console_process import HOSTILE, Running, furnish, running_console
+from tests.support.console_process import HOSTILE, OWN_KIND, Running, furnish, running_console
 from tests.support.folders import ROOT
 from tests.support.postgres import Databases
 from watchword.handlers.operators.access import OperatorRole
@@ -97,6 +97,8 @@ async def test_every_page_can_be_read_by_everybody(
         "waiting-one": f"/waiting/{furnished['hostile']}",
         "nodes": "/nodes",
         "node": f"/nodes/{furnished['node']}",
+        "commands": "/commands",
+        "command": f"/commands/{furnished['command']}",
         "refusals": "/refusals",
         "refusals-grouped": "/refusals?group=reason",
         "refusal": f"/refusals/{furnished['refusal']}",
@@ -231,6 +233,39 @@ async def test_nodes_are_found_and_changed(console: Running, visit: Visit) -> No
         "certificate revoked",
     ):
         assert act in events
+
+
+async def test_a_node_is_told_something_and_it_is_called_off(
+    console: Running, visit: Visit
+) -> None:
+    """The wrong machine was meant to be wiped; nobody sees what the command says, and it ends before the node asks."""
+    node = await console.join()
+    page = await visit()
+    await page.goto(f"/nodes/{node}")
+
+    form = page.locator("form[action='/commands']")
+    await form.get_by_label("Kind").select_option(OWN_KIND)
+    await form.get_by_label("Why").fill("returned")
+    await form.get_by_label("standard input").fill("correct-horse\nbattery")
+    await form.get_by_role("button", name="Send it").click()
+    await page.get_by_text("It waits until the node asks").wait_for()
+    said = await console.bench.one("SELECT payload FROM node_command_payloads p JOIN node_commands m ON m.id = p.command_id"
+                                   " WHERE m.node_id = $1::uuid", node)  # fmt: skip
+    assert bytes(said) == b"correct-horse\nbattery"
+    assert "correct-horse" not in await page.content()
+
+    await page.goto(f"/nodes/{node}")
+    await page.get_by_role("link", name="What it was told").click()
+    await page.get_by_label("State").select_option("queued")
+    await page.wait_for_url("**state=queued**")
+    await page.get_by_role("link", name=f"Cancel the {OWN_KIND}").click()
+    await page.get_by_label("Why").fill("wrong machine")
+    await page.get_by_role("button", name="Cancel the command").click()
+    await expect(page.locator("h1 .state")).to_have_text("cancelled", timeout=60_000)
+    row = await console.bench.fetch(
+        "SELECT state, enqueued_by FROM node_commands WHERE node_id = $1::uuid", node
+    )
+    assert [tuple(one) for one in row] == [("cancelled", "ada")]
 
 
 @pytest.mark.usefixtures("furnished")

@@ -20,6 +20,7 @@ from tests.support.waiting import until_true
 from watchword.handlers.attestor import Subject
 from watchword.handlers.operators import bans, reclaims, standing
 from watchword.handlers.operators.access import OperatorRole
+from watchword.handlers.operators.commands import CommandOrder, cancel_command, send_command
 from watchword.handlers.operators.reclaims import ReclaimOrder
 from watchword.handlers.operators.sessions import create_link
 from watchword.handlers.operators.standing import SeenNode
@@ -28,6 +29,8 @@ from watchword.schemas.requests import Claims
 from watchword.streams.dev.free_ports import free_port
 
 HOSTILE = "<script>document.title='owned'</script>"
+OWN_KIND = "backup.run"
+"""A kind of commands that only this deployment has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ async def running_console(dsn: str, folder: Path) -> AsyncGenerator[Running]:
         env=environment
         | {
             "DATABASE_URL": dsn,
+            "WATCHWORD_DEPLOYMENT__KINDS": OWN_KIND,
             "WATCHWORD_CONSOLE__PORT": str(port),
             "WATCHWORD_CONSOLE__HEALTH_PORT": str(health),
             "WATCHWORD_CONSOLE__SESSION_KEY_FILE": str(key),
@@ -114,7 +118,17 @@ async def furnish(running: Running) -> dict[str, str]:
     )
     await bench.token(uses=25, site="berlin")
     refusal = await bench.one("SELECT id FROM refusals ORDER BY id LIMIT 1")
-    return {"node": nodes[0], "hostile": hostile, "refusal": str(refusal)}
+    command, _, stopped = [
+        await send_command(database, ADA, CommandOrder(seen=SeenNode(_id(nodes[0])), kind=kind))
+        for kind in ("logs.collect", "diag.ping", "deploy.image")
+    ]
+    await cancel_command(database, ADA, stopped.id)
+    return {
+        "node": nodes[0],
+        "hostile": hostile,
+        "refusal": str(refusal),
+        "command": str(command.id),
+    }
 
 
 def _id(text: str) -> UUID:

@@ -73,6 +73,15 @@ async def desks(
         await database.close()
 
 
+async def sends(client: httpx.AsyncClient, node: str, **more: object) -> dict[str, Any]:
+    """Let a command wait for a node, through the API; return its row."""
+    body = {"node": node, "kind": "logs.collect", "why": "?", **more}
+    answer = await client.post("/api/v1/commands", json=body)
+    assert answer.status_code == 200, answer.text
+    row: dict[str, Any] = answer.json()
+    return row
+
+
 def form_token(page: str) -> str:
     """Return what a page's forms carry."""
     return page.partition('name="form_token" value="')[2].partition('"')[0]

@@ -61,5 +61,9 @@ def test_a_deployments_own_kinds_are_registered_by_its_configuration(
 
     assert rows["backup.run"]["registeredBy"] == "deployment.kinds"
     assert rows["disk.wipe"]["registeredBy"] == "watchword"
+    watchword("tenants", "create", "acme")
+    watchword("pools", "create", "acme", "web")
+    watchword("tokens", "create", "acme", "web", "--kind", "backup.*")
+    watchword("tokens", "create", "acme", "web", "--kind", "restore.*", code=2)
     environment["WATCHWORD_DEPLOYMENT__KINDS"] = "backup.*"
     watchword("kinds", "list", "--json", code=2)

@@ -9,7 +9,7 @@ from httpx import AsyncClient
 
 from tests.support.doorman import asks
 from tests.support.joins import Bench
-from tests.support.operators import ADA, Desks, desks
+from tests.support.operators import ADA, Desks, desks, sends
 from watchword.handlers.operators import api_tokens
 from watchword.handlers.operators.refusals import Reasons
 from watchword.handlers.store.rebuild import check
@@ -70,6 +70,9 @@ async def test_what_is_outside_a_tenant_does_not_exist(bench: Bench, console: De
     await bench.run('INSERT INTO refusals (type, attestor, reason, tenant, request_sha256, topic, partition, "offset", worker,'
                     " published, occurred_at) VALUES ('refused', 'x', 'y', 'acme', sha256('r'), 't', 0, 0, 'w', true, now())")  # fmt: skip
     refusal = await bench.one("SELECT id FROM refusals")
+    command = (await sends(await console.client("admin", "acme"), node))["id"]
+    acts = "SELECT count(*) FROM audit_log WHERE who LIKE 'token:%'"
+    assert await bench.one(acts) == 1
     client = await console.client("admin", "other")
     missing = "00000000-0000-7000-8000-000000000000"
     change = {"nodes": [{"id": node}], "why": "mine"}
@@ -80,6 +83,8 @@ async def test_what_is_outside_a_tenant_does_not_exist(bench: Bench, console: De
         ("GET", f"/nodes/{node}/reclaims", None),
         ("GET", f"/requests/{request['id']}", None),
         ("GET", f"/refusals/{refusal}", None),
+        ("GET", f"/commands/{command}", None),
+        ("GET", "/commands?tenant=acme", None),
         ("GET", "/nodes?tenant=acme", None),
         ("GET", "/requests?tenant=acme", None),
         ("GET", "/tokens?tenant=acme", None),
@@ -97,6 +102,8 @@ async def test_what_is_outside_a_tenant_does_not_exist(bench: Bench, console: De
         ("POST", "/nodes/ban", change),
         ("POST", "/nodes/unban", change),
         ("POST", f"/nodes/{node}/reclaims", grant),
+        ("POST", "/commands", {"node": node, "kind": "disk.wipe", "why": "mine"}),
+        ("POST", f"/commands/{command}/cancel", {"why": "mine"}),
         ("POST", "/tokens", {"tenant": "acme", "pool": "web"}),
         ("POST", f"/tokens/{token}/revoke", {}),
         ("POST", "/bans/add", {"subjects": [{"kind": "ek", "value": "00"}], "why": "mine"}),
@@ -106,16 +113,18 @@ async def test_what_is_outside_a_tenant_does_not_exist(bench: Bench, console: De
     theirs = (await client.get(f"{API}/nodes/{node}")).json()
     nobodys = (await client.get(f"{API}/nodes/{missing}")).json()
     assert json.dumps(theirs).replace(node, missing) == json.dumps(nobodys)
-    for path in ("/nodes", "/requests", "/tokens", "/refusals", "/refusals/top"):
+    for path in ("/nodes", "/requests", "/tokens", "/commands", "/refusals", "/refusals/top"):
         assert (await get(client, path))["items"] == []
+    assert (await get(client, "/commands", node=node))["items"] == []
     assert (await get(client, "/overview"))["nodes"] == {}
-    assert await bench.one("SELECT count(*) FROM audit_log WHERE who LIKE 'token:%'") == 0
+    assert await bench.one(acts) == 1
 
 
 async def test_a_role_does_what_it_may_and_nothing_more(bench: Bench, console: Desks) -> None:
     """Whoever looks after the waiting room must not be able to delete the fleet."""
     request = await waits(bench)
     node, token = await joins(bench), (await bench.token()).id
+    command = (await sends(await console.client(), node))["id"]
     change = {"nodes": [{"id": node}], "why": "?"}
     decisions = [("/requests/approve", {"requests": [request]})]
     administration = [
@@ -125,6 +134,8 @@ async def test_a_role_does_what_it_may_and_nothing_more(bench: Bench, console: D
         ("/nodes/ban", change),
         ("/nodes/unban", change),
         (f"/nodes/{node}/reclaims", {"attestor": "tpm", "kind": "ek", "value": "00", "why": "?"}),
+        ("/commands", {"node": node, "kind": "disk.wipe", "why": "?"}),
+        (f"/commands/{command}/cancel", {"why": "?"}),
         ("/tokens", {"tenant": "acme", "pool": "web"}),
         (f"/tokens/{token}/revoke", {}),
         ("/bans/add", {"subjects": [{"kind": "ek", "value": "00"}], "why": "?"}),
@@ -317,13 +328,17 @@ async def test_every_answer_is_as_it_is_described(bench: Bench, console: Desks) 
     grant = {"attestor": "tpm", "kind": "ek", "value": "00", "why": "?"}
     granted = await client.post(f"{API}/nodes/{node}/reclaims", json=grant)
     ban = {"subjects": [{"kind": "ek", "value": "aa"}], "why": "?"}
+    body = {"node": node, "kind": "diag.ping", "why": "?"}
+    command = await client.post(f"{API}/commands", json=body)
     told: dict[str, Any] = {
         "/tokens POST": token,
+        "/commands POST": command,
         "/nodes/{id}/reclaims POST": granted,
     }
     parts = {"/nodes/{id}": node, "/requests/{id}": seen["id"], "/refusals/{name}": refusal}
-    parts["/nodes/{id}/reclaims"] = node
+    parts |= {"/nodes/{id}/reclaims": node, "/commands/{id}": command.json()["id"]}
     bodies: dict[str, Any] = {
+        f"/commands/{command.json()['id']}/cancel": {"why": "?"},
         "/requests/approve": {"requests": [seen]},
         "/requests/reject": {"requests": [seen | {"version": 2}], "comment": "no"},
         "/nodes/evict": change,
@@ -342,9 +357,9 @@ async def test_every_answer_is_as_it_is_described(bench: Bench, console: Desks) 
             told[f"{one.path} GET"] = await client.get(API + path.format(parts.get(one.path)))
     for path, body in bodies.items():
         described = path
-        for name in ("/tokens/", "/reclaims/"):
+        for name in ("/tokens/", "/reclaims/", "/commands/"):
             if path.startswith(name):
-                described = f"{name}{{id}}/revoke"
+                described = f"{name}{{id}}/{path.rpartition('/')[2]}"
         told[f"{described} POST"] = await client.post(API + path, json=body)
 
     assert len(told) == len(OPERATIONS) - 1

@@ -8,7 +8,7 @@ import pytest
 from tests.integration.console.test_api import joins, waits
 from tests.support.doorman import asks
 from tests.support.joins import Bench
-from tests.support.operators import ADA, KEY, URL, Desks, desks, form_token
+from tests.support.operators import ADA, KEY, URL, Desks, desks, form_token, sends
 from watchword.handlers.operators import api_tokens
 from watchword.handlers.operators.sessions import create_link
 from watchword.schemas.requests import Claims
@@ -17,7 +17,7 @@ from watchword.streams.console.session_cookies import SessionCookies
 
 pytestmark = pytest.mark.postgres
 
-PAGES = ("/", "/waiting", "/nodes", "/refusals", "/attestors", "/tokens", "/audit")
+PAGES = ("/", "/waiting", "/nodes", "/commands", "/refusals", "/attestors", "/tokens", "/audit")
 
 
 def sign(key: bytes, text: str) -> str:
@@ -208,12 +208,15 @@ async def test_a_tenants_operator_sees_their_own_on_every_page(
     """The walls are the API's; a page must not have a door of its own."""
     node = await joins(bench)
     seen = await waits(bench)
+    command = (await sends(await console.client(), node))["id"]
     visitor = await console.visitor(scope="other")
 
     assert (await visitor.get("/")).status_code == 200
     for path in (
         f"/nodes/{node}",
         f"/waiting/{seen['id']}",
+        f"/commands/{command}",
+        "/commands?tenant=acme",
         "/audit",
         "/nodes?tenant=acme",
         "/?tenant=acme",
@@ -226,26 +229,41 @@ async def test_a_tenants_operator_sees_their_own_on_every_page(
         ("/waiting/decide", {"seen": f"{seen['id']}:1", "decision": "approve"}),
         (f"/nodes/{node}/change", {"verb": "evict", "version": "1", "why": "?"}),
         (f"/nodes/{node}/reclaim", {"attestor": "tpm", "kind": "ek", "value": "0", "hours": "24"}),
+        (
+            "/commands",
+            {"node": node, "version": "1", "kind": "disk.wipe", "hours": "1", "why": "?"},
+        ),
+        (f"/commands/{command}/cancel", {"version": "1", "why": "?"}),
         ("/tokens", {"tenant": "acme", "pool": "web", "life": "24", "role": "node"}),
     ):
         answer = await visitor.post(path, data=data | {"form_token": token})
         assert answer.status_code == 404, (path, answer.text)
+    for path in ("/nodes", "/commands", f"/commands?node={node}"):
+        assert command not in (await visitor.get(path)).text
     assert node not in (await visitor.get("/nodes")).text
+    assert await bench.one("SELECT count(*) FROM node_commands WHERE state = 'queued'") == 1
     assert await bench.one("SELECT count(*) FROM nodes WHERE state <> 'adopting'") == 0
 
 
 async def test_a_viewer_is_shown_no_act_and_may_do_none(bench: Bench, console: Desks) -> None:
     """A button that answers "not allowed" teaches people to try."""
     node, seen = await joins(bench), await waits(bench)
+    command = (await sends(await console.client(), node))["id"]
     visitor = await console.visitor("viewer")
     token = form_token((await visitor.get("/")).text)
 
-    for path in ("/waiting", f"/waiting/{seen['id']}", f"/nodes/{node}", "/tokens"):
+    shown = (f"/waiting/{seen['id']}", f"/nodes/{node}", f"/commands/{command}")
+    for path in ("/waiting", "/tokens", "/commands", *shown):
         page = (await visitor.get(path)).text
         assert page.count('method="post"') == 1, path  # signing out
     for path, data in (
         ("/waiting/decide", {"seen": f"{seen['id']}:1", "decision": "approve"}),
         (f"/nodes/{node}/change", {"verb": "evict", "version": "1", "why": "?"}),
+        (
+            "/commands",
+            {"node": node, "version": "1", "kind": "disk.wipe", "hours": "1", "why": "?"},
+        ),
+        (f"/commands/{command}/cancel", {"version": "1", "why": "?"}),
         ("/tokens", {"tenant": "acme", "pool": "web", "life": "24", "role": "node"}),
     ):
         answer = await visitor.post(path, data=data | {"form_token": token})

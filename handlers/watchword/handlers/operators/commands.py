@@ -136,6 +136,15 @@ async def list_commands(
         return await commands.list_commands(connection, wanted, limit)
 
 
+async def show_command(database: Database, command: UUID) -> CommandRow:
+    """Return a command's row; raises `NotFound`."""
+    async with database.transaction() as connection:
+        row = await commands.show(connection, command)
+    if row is None:
+        raise _missing(command)
+    return row
+
+
 async def cancel_command(
     database: Database, actor: Actor, command: UUID, *, version: int | None = None
 ) -> CommandRow:
@@ -184,8 +193,12 @@ async def _locked(connection: Connection, command: UUID) -> CommandRow:
         await lock_seen(connection, [SeenNode(node)])
         if (row := await commands.lock(connection, node, command)) is not None:
             return row
+    raise _missing(command)
+
+
+def _missing(command: UUID) -> NotFound:
     message = f"no command {command}"
-    raise NotFound(message)
+    return NotFound(message)
 
 
 async def _audit(connection: Connection, actor: Actor, row: CommandRow, action: str) -> None:

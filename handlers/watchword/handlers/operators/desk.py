@@ -11,8 +11,10 @@ from uuid import UUID
 
 from watchword.handlers.attestor import Subject
 from watchword.handlers.errors import NotFound
+from watchword.handlers.join.rows import CommandRow
 from watchword.handlers.operators import (
     bans,
+    commands,
     nodes,
     overview,
     reclaims,
@@ -23,6 +25,7 @@ from watchword.handlers.operators import (
 from watchword.handlers.operators.access import Access
 from watchword.handlers.operators.actor import Actor
 from watchword.handlers.operators.bans import Banned
+from watchword.handlers.operators.commands import CommandOrder
 from watchword.handlers.operators.grants import Created, check_secret_id
 from watchword.handlers.operators.nodes import NodeFilter, node_id
 from watchword.handlers.operators.reclaims import ReclaimOrder
@@ -32,6 +35,7 @@ from watchword.handlers.operators.standing import SeenNode, Verb, change_nodes
 from watchword.handlers.operators.tokens import TokenOrder
 from watchword.handlers.store import lookups
 from watchword.handlers.store.approvals import RequestFilter
+from watchword.handlers.store.commands import CommandFilter
 from watchword.handlers.store.connection import Database
 from watchword.handlers.store.lookups import AuditFilter
 from watchword.handlers.store.operators import Row
@@ -45,10 +49,12 @@ class Desk:
     database: Database
     access: Access
     cluster: str
+    kinds: frozenset[str]
+    """The registered kinds of commands of the deployment."""
 
     def actor(self, why: str = "") -> Actor:
         """Return who acts, for the audit log; raises `BadArgument`."""
-        return Actor(self.access.who, why, self.cluster)
+        return Actor(self.access.who, why, self.cluster, self.kinds)
 
     # Joins that wait
 
@@ -110,6 +116,32 @@ class Desk:
         self.access.need_root("ban")
         self.access.need("admin")
         return await bans.unban_nodes(self.database, self.actor(why), seen)
+
+    # Commands to nodes
+
+    async def list_commands(self, wanted: CommandFilter, limit: int) -> list[CommandRow]:
+        """See `commands.list_commands`."""
+        narrowed = replace(wanted, tenant=self.access.narrowed(wanted.tenant))
+        return await commands.list_commands(self.database, narrowed, limit=limit)
+
+    async def show_command(self, command: UUID) -> CommandRow:
+        """See `commands.show_command`."""
+        await self._own_command(command)
+        return await commands.show_command(self.database, command)
+
+    async def send_command(self, order: CommandOrder, why: str) -> CommandRow:
+        """See `commands.send_command`."""
+        await self._own_nodes([order.seen.id])
+        self.access.need("admin")
+        return await commands.send_command(self.database, self.actor(why), order)
+
+    async def cancel_command(self, command: UUID, version: int | None, why: str) -> CommandRow:
+        """See `commands.cancel_command`."""
+        await self._own_command(command)
+        self.access.need("admin")
+        return await commands.cancel_command(
+            self.database, self.actor(why), command, version=version
+        )
 
     # Bans
 
@@ -235,3 +267,11 @@ class Desk:
             async with self.database.transaction() as connection:
                 tenants = await lookups.tenants_of_nodes(connection, ids)
             self.access.check_inside("node", ids, tenants)
+
+    async def _own_command(self, command: UUID) -> None:
+        if not self.access.is_root:
+            async with self.database.transaction() as connection:
+                tenant = await lookups.tenant_of_command(connection, command)
+            self.access.check_inside(
+                "command", [command], {} if tenant is None else {command: tenant}
+            )

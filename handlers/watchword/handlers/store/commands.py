@@ -101,6 +101,12 @@ async def list_commands(
     return [command_row(row) for row in rows]
 
 
+async def show(connection: Connection, command: UUID) -> CommandRow | None:
+    """Return a command."""
+    record = await connection.fetchrow(COMMANDS.show, command)
+    return None if record is None else command_row(record)
+
+
 async def node_of(connection: Connection, command: UUID) -> UUID | None:
     """Return whose a command is."""
     found: UUID | None = await connection.fetchval(COMMANDS.node_of, command)

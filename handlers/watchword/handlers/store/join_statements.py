@@ -112,6 +112,7 @@ class CommandStatements:
     add_payload: str
     count_open: str
     list: str
+    show: str
     node_of: str
     lock_due: str
     prune: str

@@ -17,6 +17,7 @@ class _Statements:
     tenants_of_requests: str
     tenant_of_token: str
     tenant_of_grant: str
+    tenant_of_command: str
     nodes_known_by: str
     audit: str
     overview: str
@@ -72,6 +73,12 @@ async def tenant_of_token(connection: Connection, token: str) -> str | None:
 async def tenant_of_grant(connection: Connection, grant: UUID) -> str | None:
     """Return the tenant of a reclaim grant."""
     found: str | None = await connection.fetchval(_SQL.tenant_of_grant, grant)
+    return found
+
+
+async def tenant_of_command(connection: Connection, command: UUID) -> str | None:
+    """Return the tenant of a command: its node's."""
+    found: str | None = await connection.fetchval(_SQL.tenant_of_command, command)
     return found
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from cyclopts import Parameter
 
 from watchword.handlers.errors import BadArgument
+from watchword.handlers.kinds import registry
 from watchword.handlers.operators.access import Access
 from watchword.handlers.operators.desk import Desk
 from watchword.schemas.ids import ROOT
@@ -58,7 +59,9 @@ async def at_desk(options: Reaching) -> AsyncGenerator[Desk | RemoteDesk]:
         return
     async with operating(options) as (settings, database):
         who = options.actor(settings).who if isinstance(options, ReachingActing) else "cli"
-        yield Desk(database, Access(who, ROOT, "admin"), settings.deployment.cluster)
+        deployment = settings.deployment
+        kinds = registry(deployment.kinds)
+        yield Desk(database, Access(who, ROOT, "admin"), deployment.cluster, kinds)
 
 
 def _token(file: Path) -> str:

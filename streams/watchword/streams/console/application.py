@@ -17,6 +17,7 @@ from watchword.streams.console.oidc import OpenIdProvider
 from watchword.streams.console.pages import (
     attestors,
     audit,
+    commands,
     nodes,
     overview,
     refusals,
@@ -33,6 +34,7 @@ _DOORS = (
     *overview.DOORS,
     *waiting.DOORS,
     *nodes.DOORS,
+    *commands.DOORS,
     *refusals.DOORS,
     *attestors.DOORS,
     *tokens.DOORS,

@@ -10,6 +10,8 @@ from watchword.handlers.errors import BadArgument, Denied
 
 MAX_FORM_BYTES: Final = 64 * 1024
 _MAX_FIELDS: Final = 1000
+_MAX_DIGITS: Final = 9
+"""Of an integer of PostgreSQL."""
 _TYPE: Final = "application/x-www-form-urlencoded"
 
 Form = Mapping[str, Sequence[str]]
@@ -54,6 +56,24 @@ def one(form: Form, name: str, default: str = "") -> str:
         message = f"{name}: given twice"
         raise BadArgument(message)
     return " ".join(values[0].split())
+
+
+def text(form: Form, name: str) -> str:
+    """Return what was typed into a text area, once or not at all, with its lines; browsers end them with CR LF."""
+    values = form.get(name, ("",))
+    if len(values) != 1:
+        message = f"{name}: given twice"
+        raise BadArgument(message)
+    return values[0].replace("\r\n", "\n")
+
+
+def seen_version(form: Form) -> int:
+    """Return the version of what the visitor saw, which the form carries; raises `BadArgument`."""
+    version = one(form, "version")
+    if not (version.isascii() and version.isdigit()) or len(version) > _MAX_DIGITS:
+        message = "what is to be done cannot be read: nothing was done"
+        raise BadArgument(message)
+    return int(version)
 
 
 def check_origin(request: Request, origins: Collection[str]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from watchword.handlers.kinds import BUILT_IN
 from watchword.handlers.operators.access import Access
 from watchword.handlers.operators.desk import Desk
 from watchword.handlers.operators.refusals import Reasons
@@ -21,7 +22,7 @@ def _no_expiries() -> Sequence[Expiry]:
 
 @dataclass(frozen=True, slots=True)
 class Office:
-    """The database, the deployment's name, and what the configuration says of attestors and of anchors."""
+    """The database, the deployment's name, and what the configuration says of attestors, anchors and kinds of commands."""
 
     database: Database
     cluster: str
@@ -30,7 +31,9 @@ class Office:
     """Rows as `watchword attestors list` shows them."""
     expiries: Callable[[], Sequence[Expiry]] = _no_expiries
     """Certificates in files that this process can read, and when they end."""
+    kinds: frozenset[str] = BUILT_IN
+    """The registered kinds of commands."""
 
     def desk(self, access: Access) -> Desk:
         """Return an operator's desk."""
-        return Desk(self.database, access, self.cluster)
+        return Desk(self.database, access, self.cluster, self.kinds)

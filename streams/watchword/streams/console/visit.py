@@ -22,6 +22,7 @@ _SECTIONS: Final = (
     ("/", "Overview"),
     ("/waiting", "Waiting"),
     ("/nodes", "Nodes"),
+    ("/commands", "Commands"),
     ("/refusals", "Refusals"),
     ("/attestors", "Attestors"),
     ("/tokens", "Tokens"),
@@ -39,6 +40,8 @@ DONE: Final = {
     "granted": "Granted. Whoever proves it becomes this node, once.",
     "taken-back": "The grant is taken back.",
     "revoked": "Revoked.",
+    "sent": "Sent. It waits until the node asks.",
+    "cancelled": "Cancelled. It is handed out no more.",
 }
 """What a page may say of an act that was done before it, by the word in its address."""
 

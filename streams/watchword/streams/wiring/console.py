@@ -9,6 +9,7 @@ from pathlib import Path
 import structlog
 
 from watchword.handlers.errors import ConfigRefused
+from watchword.handlers.kinds import registry
 from watchword.handlers.operators.refusals import Reasons
 from watchword.streams.console.expiries import expiries
 from watchword.streams.console.office import Office
@@ -48,6 +49,7 @@ async def run(settings: Settings) -> None:
             reasons=Reasons(installed_attestors(settings)),
             attestors=lambda: attestors,
             expiries=partial(expiries, _anchor_files(settings)),
+            kinds=registry(settings.deployment.kinds),
         )
         options = console_options(settings, office)
         async with watching(database, url) as watch:

@@ -68,6 +68,11 @@ WHERE ($1::uuid IS NULL OR node_id = $1) AND ($2::text IS NULL OR tenant = $2) A
   AND ($5::uuid IS NULL OR id > $5)
 ORDER BY id LIMIT $6;
 
+-- show
+SELECT id, node_id, tenant, kind, payload_sha256, payload_bytes, state, version, reason, exit_status, enqueued_at, enqueued_by, why, expires_at,
+       dispatched_at, certificate_serial, ended_at
+FROM node_commands WHERE id = $1;
+
 -- node_of
 SELECT node_id FROM node_commands WHERE id = $1;
 

@@ -10,6 +10,9 @@ SELECT tenant FROM tokens WHERE id = $1;
 -- tenant_of_grant
 SELECT tenant FROM reclaim_grants WHERE id = $1;
 
+-- tenant_of_command
+SELECT tenant FROM node_commands WHERE id = $1;
+
 -- nodes_known_by
 -- Whatever names a machine: the beginning of its node's id; a proven subject; a certificate's serial, its key or the SHA-256 of its CSR;
 -- its hardware key, node key or token. Only the last three have no index: they read the nodes' table, and nothing bigger.

@@ -113,6 +113,26 @@ RECLAIM: Shape = {
     "used_at": maybe(TIME),
 }
 
+COMMAND: Shape = {
+    "id": ID,
+    "node_id": ID,
+    "tenant": TEXT,
+    "kind": TEXT,
+    "payload_sha256": HEX,
+    "payload_bytes": WHOLE,
+    "state": TEXT,
+    "version": WHOLE,
+    "reason": maybe(TEXT),
+    "exit_status": maybe(WHOLE),
+    "enqueued_at": TIME,
+    "enqueued_by": TEXT,
+    "why": TEXT,
+    "expires_at": TIME,
+    "dispatched_at": maybe(TIME),
+    "certificate_serial": maybe(HEX),
+    "ended_at": maybe(TIME),
+}
+
 REFUSAL: Shape = {
     "id": WHOLE,
     "type": TEXT,

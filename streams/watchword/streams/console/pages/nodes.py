@@ -13,7 +13,8 @@ from watchword.handlers.operators.reclaims import ReclaimOrder
 from watchword.handlers.operators.standing import SeenNode
 from watchword.handlers.store.operators import Row
 from watchword.streams.console.api.nodes import CHANGES, Which
-from watchword.streams.console.forms import one
+from watchword.streams.console.forms import one, seen_version
+from watchword.streams.console.pages import commands
 from watchword.streams.console.site import Door
 from watchword.streams.console.visit import Visit
 
@@ -64,17 +65,19 @@ async def show_one(visit: Visit) -> Response:
         events=timeline(node),
         verbs=_possible(visit, node["state"]),
         hours=_HOURS,
+        kinds=commands.tellable(node, visit.office.kinds),
+        waits=commands.HOURS,
     )
 
 
 async def change(visit: Visit) -> Response:
     """Evict, retire, delete, ban or unban the node, as it was seen."""
     node = node_id(visit.request.path_params["id"])
-    verb, version = one(visit.form, "verb"), one(visit.form, "version")
-    if verb not in CHANGES or not (version.isascii() and version.isdigit()) or len(version) > 9:  # noqa: PLR2004 - an integer
+    verb, version = one(visit.form, "verb"), seen_version(visit.form)
+    if verb not in CHANGES:
         message = "what is to be done cannot be read: nothing was done"
         raise BadArgument(message)
-    await CHANGES[verb](visit.desk, [SeenNode(node, int(version))], one(visit.form, "why"))
+    await CHANGES[verb](visit.desk, [SeenNode(node, version)], one(visit.form, "why"))
     return visit.see(f"/nodes/{node}", done=_DONE[verb])
 
 
