@@ -1,5 +1,6 @@
 """A deployment of real processes, reached by the command line alone. It has neither relay nor keeper: nobody waits for them."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -7,13 +8,17 @@ import sys
 import time
 import urllib.request
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
 
+from watchword.schemas.topics import TRUST_BUNDLE
 from watchword.streams.dev.free_ports import free_ports
 
 READY_S = 90.0
@@ -48,8 +53,11 @@ min_insync_replicas = 1
 def configured(folder: Path, dsn: str, kafka: str, attestors: str, **paths: Path) -> dict[str, int]:
     """Write the configuration of a deployment into its folder; return who listens at which port.
 
-    `attestors` is its TOML for them, with `{folder}` and what else is in `paths`.
+    `attestors` is its TOML for them, with `{folder}` and what else is in `paths`. The broker is shared: what a
+    deployment before has published there would be another one's keys.
     """
+    with ThreadPoolExecutor(1) as elsewhere:  # there may be a loop here already
+        elsewhere.submit(asyncio.run, _forget_keys(kafka)).result()
     folder.chmod(0o700)
     ports = dict(zip(_LISTENERS, free_ports(len(_LISTENERS)), strict=True))
     (folder / "url").touch(mode=0o600)
@@ -59,6 +67,21 @@ def configured(folder: Path, dsn: str, kafka: str, attestors: str, **paths: Path
         (_CONFIG + attestors).format(folder=folder, domain=domain, kafka=kafka, **ports, **paths)
     )
     return ports
+
+
+async def _forget_keys(kafka: str) -> None:
+    """Return when there is no topic with the keys of another deployment any more."""
+    admin: Any = AIOKafkaAdminClient(bootstrap_servers=kafka)
+    await admin.start()
+    try:
+        deadline = time.monotonic() + READY_S
+        while TRUST_BUNDLE in await admin.list_topics():
+            assert time.monotonic() < deadline, f"{TRUST_BUNDLE} cannot be deleted"
+            with suppress(KafkaError):
+                await admin.delete_topics([TRUST_BUNDLE])
+            await asyncio.sleep(0.1)
+    finally:
+        await admin.close()
 
 
 @dataclass
