@@ -21,7 +21,7 @@ import pytest
 
 from tests.support.folders import server_folder
 from tests.support.installed import Installed
-from tests.support.sites import Site, is_ready, joined
+from tests.support.sites import Site, forget_keys, is_ready, joined
 from tests.support.writable import declared
 from watchword.streams.dev.free_ports import free_ports
 from watchword.streams.dev.kafka import EmbeddedKafka
@@ -141,6 +141,7 @@ def sandbox(
     installed: Installed, empty_database: str, kafka_broker: EmbeddedKafka
 ) -> Generator[Sandbox]:
     """Give a sandbox with everything that a container is given, owned by the user who runs it."""
+    forget_keys(kafka_broker.bootstrap_servers)
     names = (*ROLES, "http")
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     variables = _SETTINGS | {

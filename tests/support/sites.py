@@ -56,8 +56,7 @@ def configured(folder: Path, dsn: str, kafka: str, attestors: str, **paths: Path
     `attestors` is its TOML for them, with `{folder}` and what else is in `paths`. The broker is shared: what a
     deployment before has published there would be another one's keys.
     """
-    with ThreadPoolExecutor(1) as elsewhere:  # there may be a loop here already
-        elsewhere.submit(asyncio.run, _forget_keys(kafka)).result()
+    forget_keys(kafka)
     folder.chmod(0o700)
     ports = dict(zip(_LISTENERS, free_ports(len(_LISTENERS)), strict=True))
     (folder / "url").touch(mode=0o600)
@@ -69,8 +68,13 @@ def configured(folder: Path, dsn: str, kafka: str, attestors: str, **paths: Path
     return ports
 
 
-async def _forget_keys(kafka: str) -> None:
-    """Return when there is no topic with the keys of another deployment any more."""
+def forget_keys(kafka: str) -> None:
+    """Return when a broker has no topic with the keys of another deployment any more."""
+    with ThreadPoolExecutor(1) as elsewhere:  # there may be a loop here already
+        elsewhere.submit(asyncio.run, _forgotten(kafka)).result()
+
+
+async def _forgotten(kafka: str) -> None:
     admin: Any = AIOKafkaAdminClient(bootstrap_servers=kafka)
     await admin.start()
     try:

@@ -176,6 +176,10 @@ _PLANTED = {
     "cloud_accounts": "UPDATE cloud_accounts SET revoked_at = NULL WHERE account = '222'",
     "tpm_endorsements": "INSERT INTO tpm_endorsements VALUES (sha256('planted'), 'acme', 'gpu', NULL, 'node', NULL, '', now(), 'nobody')",
     "tpm_policies": "UPDATE tpm_policies SET policy = '{}'",
+    "node_commands": "INSERT INTO node_commands (id, node_id, tenant, kind, payload_sha256, payload_bytes, state, version, reason, enqueued_at,"
+    " enqueued_by, why, expires_at) SELECT gen_random_uuid(), id, tenant, 'diag.ping', sha256('planted'), 0, 'queued', 1, NULL, now(), 'nobody', '',"
+    " now() + interval '1 h' FROM nodes LIMIT 1",
+    "operator_tokens": "INSERT INTO operator_tokens VALUES ('plantedplanted00', sha256('planted'), 'nobody', 'root', 'viewer', NULL, now(), 'nobody', NULL)",
 }
 
 
