@@ -132,6 +132,8 @@ async def _until_answered(
 
 def _note(value: bytes | None, answers: dict[str, str]) -> None:
     said = json.loads(unverified_payload(value or b""))
+    if "sealed" in said:
+        return  # of another deployment on the same broker
     failed = said.get("failed")
     answers[said["requestSha256"]] = said["outcome"] if failed is None else failed["code"]
 
