@@ -8,12 +8,11 @@ from datetime import datetime
 
 from watchword.handlers.join.private_part import microseconds
 from watchword.handlers.join.rows import CommandRow
-from watchword.handlers.journal import Entry, entry, new_event_id
-from watchword.handlers.node_events import Change
+from watchword.handlers.journal import Entry, new_event_id
+from watchword.handlers.node_events import Change, of_node
 from watchword.schemas.canonical import b64
 from watchword.schemas.events import CommandEventType, NodeCommand
 from watchword.schemas.times import rfc3339
-from watchword.schemas.topics import NODE_EVENTS
 
 
 def command_event(
@@ -43,15 +42,11 @@ def command_event(
         who=change.who,
         why=change.why,
     )
-    return entry(
+    return of_node(
         event,
-        event_id=event_id,
-        occurred_at=change.now,
-        key=node.encode(),
-        source=change.source,
-        subject=node,
-        topic=NODE_EVENTS,
-        private={
+        event_id,
+        change,
+        {
             "row": {
                 "id": str(row.id),
                 "node_id": node,

@@ -7,12 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
+from uuid import UUID
 
 from watchword.handlers.join.private_part import microseconds
 from watchword.handlers.join.rows import NodeRow, Pair, Renewable, RevokedCertificate
 from watchword.handlers.journal import Entry, entry, new_event_id
 from watchword.schemas.canonical import b64
-from watchword.schemas.events import NodeCertificateRevoked, NodeChanged, NodeKeyConflict
+from watchword.schemas.events import (
+    NodeCertificateRevoked,
+    NodeChanged,
+    NodeCommand,
+    NodeKeyConflict,
+)
 from watchword.schemas.ids import Role
 from watchword.schemas.times import rfc3339
 from watchword.schemas.topics import NODE_EVENTS
@@ -57,6 +63,25 @@ def as_changed(node: NodeRow) -> ChangedNode:
     )
 
 
+def of_node(
+    event: NodeChanged | NodeCertificateRevoked | NodeKeyConflict | NodeCommand,
+    event_id: UUID,
+    change: Change,
+    private: Mapping[str, Any],
+) -> Entry:
+    """Return the entry of an event of a node's, in the order of all that happens to that node."""
+    return entry(
+        event,
+        event_id=event_id,
+        occurred_at=change.now,
+        key=event.node_id.encode(),
+        source=change.source,
+        subject=event.node_id,
+        topic=NODE_EVENTS,
+        private=dict(private),
+    )
+
+
 def node_changed(
     event_type: StateChange,
     was: ChangedNode,
@@ -89,16 +114,7 @@ def node_changed(
         },
         "unbound": [{"attestor": a, "subject": b64(s)} for a, s in unbound],
     }
-    return entry(
-        event,
-        event_id=event_id,
-        occurred_at=change.now,
-        key=was.id.encode(),
-        source=change.source,
-        subject=was.id,
-        topic=NODE_EVENTS,
-        private=dict(private),
-    )
+    return of_node(event, event_id, change, private)
 
 
 def certificate_revoked(revoked: RevokedCertificate, tenant: str, change: Change) -> Entry:
@@ -114,15 +130,11 @@ def certificate_revoked(revoked: RevokedCertificate, tenant: str, change: Change
         who=change.who,
         why=change.why,
     )
-    return entry(
+    return of_node(
         event,
-        event_id=event_id,
-        occurred_at=change.now,
-        key=node_id.encode(),
-        source=change.source,
-        subject=node_id,
-        topic=NODE_EVENTS,
-        private={
+        event_id,
+        change,
+        {
             "row": {
                 "csr_sha256": b64(revoked.csr_sha256),
                 "revoked_at": microseconds(change.now),
@@ -149,15 +161,11 @@ def key_conflict(
         who=change.who,
         why=change.why,
     )
-    return entry(
+    return of_node(
         event,
-        event_id=event_id,
-        occurred_at=change.now,
-        key=str(node.id).encode(),
-        source=change.source,
-        subject=str(node.id),
-        topic=NODE_EVENTS,
-        private={
+        event_id,
+        change,
+        {
             "row": {
                 "csr_sha256": b64(contested.csr_sha256),
                 "contested_at": microseconds(change.now),

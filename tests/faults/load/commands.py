@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
 from tests.faults.judge.documents import body_of, canonical, parts_with_lengths
 from tests.faults.judge.ledger import COMMANDS, JOINED
 from tests.faults.load.envelope import Envelope, Machine, make_request, plaintext, uuid7
@@ -45,9 +43,7 @@ class Told:
         text = _LABEL + parts_with_lengths(
             named, self.machine.csr_sha256, request_id.encode(), reports
         )
-        spki = self.machine.key.public_key().public_bytes(
-            Encoding.DER, PublicFormat.SubjectPublicKeyInfo
-        )
+        spki = self.machine.spki
         evidence = parts_with_lengths(_FORM, named, spki, reports, signed(self.machine.key, text))
         envelope = Envelope(attestor="command", kind="commands", request_id=request_id, reply=True)
         request = make_request(

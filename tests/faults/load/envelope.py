@@ -64,10 +64,15 @@ class Machine:
         return sha256(self.csr).digest()
 
     @cached_property
+    def spki(self) -> bytes:
+        """The public key, DER."""
+        public = self.key.public_key()
+        return public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+    @cached_property
     def spki_sha256(self) -> bytes:
         """What names the public key."""
-        public = self.key.public_key()
-        return sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()
+        return sha256(self.spki).digest()
 
     def twin(self) -> "Machine":
         """Return another CSR of the same key."""

@@ -125,9 +125,7 @@ class Node:
         named = tbs_sha256(self.certificate) if another is None else another
         request_id = uuid7()
         text = _LABEL + parts_with_lengths(named, (csr or machine).csr_sha256, request_id.encode())
-        spki = self.machine.key.public_key().public_bytes(
-            Encoding.DER, PublicFormat.SubjectPublicKeyInfo
-        )
+        spki = self.machine.spki
         evidence = parts_with_lengths(_FORM, named, spki, signed(signs or self.machine.key, text))
         envelope = Envelope(attestor="renew", kind="renew", request_id=request_id)
         request = make_request(machine, plaintext(evidence), self.supplies.encryption, envelope)

@@ -99,9 +99,8 @@ _OF_ATTESTORS: Final = {
 }
 """What the core refuses with under an attestor's name."""
 
-_OF_RENEWALS: Final = {
+_OF_HOLDERS: Final = {
     "unknown-attestor": "1",
-    "csr-reused": "2",
     "sealing-key": "3",
     "unseal": "3",
     "claims-malformed": "3",
@@ -113,6 +112,12 @@ _OF_RENEWALS: Final = {
     "revoked": "8",
     "expired": "8",
     "superseded": "9",
+}
+"""The checks of whoever shows a node's certificate: the same for renewals and requests for commands."""
+
+_OF_RENEWALS: Final = {
+    "csr-reused": "2",
+    **_OF_HOLDERS,
     "key-conflict": "9",
     "key-statement-unknown": "10",
     "key-in-use": "11",
@@ -120,19 +125,8 @@ _OF_RENEWALS: Final = {
 }
 
 _OF_FETCHES: Final = {
-    "unknown-attestor": "1",
     "reply-key": "2",
-    "sealing-key": "3",
-    "unseal": "3",
-    "claims-malformed": "3",
-    "malformed": "3",
-    "unknown-certificate": "4",
-    "signature": "5",
-    "wrong-role": "6",
-    "node-state": "7",
-    "revoked": "8",
-    "expired": "8",
-    "superseded": "9",
+    **_OF_HOLDERS,
     "banned": "10",
 }
 

@@ -11,10 +11,9 @@ from watchword.handlers.operators.nodes import node_id
 from watchword.handlers.operators.purges import Wanted
 from watchword.streams.cli.acting import ACTING, Acting, operating
 from watchword.streams.cli.confirming import confirm
+from watchword.streams.cli.digests import typed_digest
 from watchword.streams.cli.durations import duration
 from watchword.streams.cli.output import say, show_one
-
-_SHA256_BYTES = 32
 
 
 async def purge(
@@ -42,7 +41,7 @@ async def purge(
     wanted = Wanted(
         nodes=[node_id(one) for one in nodes],
         subject=_subject(subject),
-        digest=_digest(digest),
+        digest=typed_digest(digest),
         tenant=tenant,
         older_than=None if older_than is None else duration(older_than),
     )
@@ -71,16 +70,3 @@ def _subject(text: str | None) -> Subject | None:
         message = "--subject KIND=VALUE, as `watchword nodes show` has them"
         raise BadArgument(message)
     return Subject(kind, value)
-
-
-def _digest(text: str | None) -> bytes | None:
-    if text is None:
-        return None
-    try:
-        found = bytes.fromhex(text)
-    except ValueError:
-        found = b""
-    if len(found) != _SHA256_BYTES:
-        message = "a SHA-256 has 64 hex digits"
-        raise BadArgument(message)
-    return found

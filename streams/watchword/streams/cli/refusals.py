@@ -16,6 +16,7 @@ from watchword.handlers.operators import refusals
 from watchword.handlers.operators.refusals import Dimension, Format, Reasons, RefusalFilter
 from watchword.streams.cli.acting import operating
 from watchword.streams.cli.at_desk import REACHING, Reaching, at_desk
+from watchword.streams.cli.digests import SHA256_BYTES, typed_digest
 from watchword.streams.cli.durations import moment
 from watchword.streams.cli.options import SHOWN, Shown
 from watchword.streams.cli.output import say, show_lines, show_one, show_rows
@@ -27,7 +28,6 @@ app = App(name="refusals", help="Machines that were refused, and why.")
 
 _COLUMNS = ("occurred_at", "tenant", "attestor", "reason", "type", "request_id", "published")
 _TOP = ("what", "recorded", "published", "distinct_csrs", "distinct_hardware_keys", "last_time")
-_SHA256_BYTES = 32
 _REST_S = 0.5
 
 
@@ -61,19 +61,19 @@ class Which:
         self, since: datetime, until: datetime | None = None, request: str | None = None
     ) -> RefusalFilter:
         """Return the filter; raises `BadArgument` for what is no digest."""
-        is_digest = request is not None and len(request) == _SHA256_BYTES * 2
+        is_digest = request is not None and len(request) == SHA256_BYTES * 2
         return RefusalFilter(
             since=since,
             until=until,
             tenant=self.tenant,
             attestor=self.attestor,
             reason=self.reason,
-            csr_sha256=_digest(self.csr),
-            hardware_key_sha256=_digest(self.hardware_key),
-            tried_sha256=_digest(self.tried),
+            csr_sha256=typed_digest(self.csr),
+            hardware_key_sha256=typed_digest(self.hardware_key),
+            tried_sha256=typed_digest(self.tried),
             address=self.address,
             request_id=None if is_digest else request,
-            request_sha256=_digest(request) if is_digest else None,
+            request_sha256=typed_digest(request) if is_digest else None,
         )
 
 
@@ -245,19 +245,6 @@ def _write(rows: Iterable[Mapping[str, Any]], form: Format, reasons: Reasons) ->
 
 def _reasons(settings: Settings) -> Reasons:
     return Reasons(installed_attestors(settings))
-
-
-def _digest(text: str | None) -> bytes | None:
-    if text is None:
-        return None
-    try:
-        found = bytes.fromhex(text)
-    except ValueError:
-        found = b""
-    if len(found) != _SHA256_BYTES:
-        message = "a SHA-256 has 64 hex digits"
-        raise BadArgument(message)
-    return found
 
 
 def _position(text: str, now: datetime) -> tuple[datetime, int]:

@@ -49,6 +49,21 @@ class Which(Given):
     after: UUID | None = None
     limit: Limit = 100
 
+    def wanted(self) -> NodeFilter:
+        """Return the same as the handlers take it."""
+        return NodeFilter(
+            tenant=self.tenant,
+            pool=self.pool,
+            site=self.site,
+            role=self.role,
+            state=self.state,
+            named=self.named,
+            after=None if self.after is None else str(self.after),
+            expiring_in=None
+            if self.expiring_in_s is None
+            else timedelta(seconds=self.expiring_in_s),
+        )
+
 
 class ChosenNode(Given):
     """A node; with a version, only as it was seen."""
@@ -69,17 +84,7 @@ class NodeChange(Given):
 
 
 async def _list(asked: Asked, given: Which) -> Page:
-    wanted = NodeFilter(
-        tenant=given.tenant,
-        pool=given.pool,
-        site=given.site,
-        role=given.role,
-        state=given.state,
-        named=given.named,
-        after=None if given.after is None else str(given.after),
-        expiring_in=None if given.expiring_in_s is None else timedelta(seconds=given.expiring_in_s),
-    )
-    return page(await asked.desk.list_nodes(wanted, given.limit), given.limit)
+    return page(await asked.desk.list_nodes(given.wanted(), given.limit), given.limit)
 
 
 async def _show(asked: Asked, given: Given) -> Row:

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from watchword.handlers.attestor import Subject
 from watchword.handlers.errors import BadArgument
-from watchword.handlers.operators.nodes import STATES, NodeFilter, node_id
+from watchword.handlers.operators.nodes import STATES, node_id
 from watchword.handlers.operators.reclaims import ReclaimOrder
 from watchword.handlers.operators.standing import SeenNode
 from watchword.handlers.store.operators import Row
@@ -32,17 +32,7 @@ _HOURS = (1, 24, 168, 720)
 async def show(visit: Visit) -> Response:
     """The list."""
     given = Which.model_validate({"limit": _PAGE, **visit.query})
-    wanted = NodeFilter(
-        tenant=given.tenant,
-        pool=given.pool,
-        site=given.site,
-        role=given.role,
-        state=given.state,
-        named=given.named,
-        after=None if given.after is None else str(given.after),
-        expiring_in=None if given.expiring_in_s is None else timedelta(seconds=given.expiring_in_s),
-    )
-    rows = await visit.desk.list_nodes(wanted, given.limit)
+    rows = await visit.desk.list_nodes(given.wanted(), given.limit)
     return visit.page(
         "nodes.html",
         title="Nodes",
