@@ -40,8 +40,9 @@ class Schedule:
         self.impossible: dict[str, str] = {}
 
     async def alone(self, faults: Iterable[Fault]) -> None:
-        """Inject each of these once, one after the other, in the seed's order."""
-        order = list(faults)
+        """Inject each of these, one after the other, in the seed's order."""
+        unhurried = self._scale.share >= 1.0
+        order = [fault for fault in faults for _ in range(fault.times if unhurried else 1)]
         self._rng.shuffle(order)
         order.sort(key=lambda fault: fault.name in LAST)
         for fault in order:

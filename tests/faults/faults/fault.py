@@ -43,6 +43,8 @@ class Fault:
     """The worst recovery that DESIGN, section 6, names for it."""
     impossible: Callable[[Deployment], str | None] = _always
     """Why it cannot be done here, or None."""
+    times: int = 1
+    """How often it comes alone where there is time for all of it: what it is there to find is rare."""
 
 
 @dataclass(slots=True)
