@@ -47,6 +47,12 @@ GUARDS: tuple[Guard, ...] = (
         f"{_JOIN}::test_same_csr_in_other_bytes_gets_the_same_admission",
     ),
     Guard(
+        "overtaken by its own admission",
+        "2",
+        "nobody_is_overtaken",
+        "tests/integration/join/test_asked_twice.py::test_who_is_overtaken_by_its_own_admission_hears_of_that",
+    ),
+    Guard(
         "key of another node",
         "6",
         "key_owners_are_ignored",

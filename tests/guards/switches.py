@@ -49,6 +49,16 @@ class _NoCount(Counter[str]):
         super().__setitem__(key, 0)
 
 
+def nobody_is_overtaken() -> None:
+    """Refuse, or have wait, whoever was admitted by another worker meanwhile."""
+
+    def may_be_admitted(_: object) -> bool:
+        return False
+
+    _replace(deciding, "may_be_admitted", may_be_admitted)
+    _replace(settlement, "may_be_admitted", may_be_admitted)
+
+
 def csrs_are_not_remembered_in_the_batch() -> None:
     """Admit a CSR again within a batch."""
 
@@ -182,6 +192,7 @@ SWITCHES: dict[str, Callable[[], None]] = {
     for function in (
         inbox_claims_everything,
         tokens_are_not_counted_down_in_the_batch,
+        nobody_is_overtaken,
         csrs_are_not_remembered_in_the_batch,
         key_owners_are_ignored,
         seals_bind_nothing,

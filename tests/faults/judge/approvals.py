@@ -7,8 +7,9 @@ from tests.faults.judge.findings import Findings
 from tests.faults.judge.ledger import DEFERRED, JOINED, REFUSED, Ledger
 from tests.faults.judge.tables import Tables
 
+# `watchword.now()` goes on while the judge reads the tables as they were when it began.
 _ROWS = """
-SELECT r.csr_sha256, r.state, r.attestor, r.expires_at < watchword.now() - interval '90 s' AS is_late,
+SELECT r.csr_sha256, r.state, r.attestor, r.expires_at < transaction_timestamp() - interval '90 s' AS is_late,
     (SELECT count(*) FROM node_certs c WHERE c.csr_sha256 = r.csr_sha256) AS certificates,
     coalesce(j.told, 0) AS waiting
 FROM join_requests r LEFT JOIN (

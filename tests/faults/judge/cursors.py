@@ -13,9 +13,11 @@ _LOOK_S = 0.2
 
 _LOOK = """
 SELECT shard, owner, pg_snapshot_xmax(from_snapshot)::text::bigint AS seen,
-    extract(epoch FROM pg_postmaster_start_time())::text AS server
+    pg_postmaster_start_time()::text || (SELECT coalesce(max(backend_start)::text, '') FROM pg_stat_activity
+        WHERE backend_type = 'checkpointer') AS server
 FROM watchword.relay_cursors
 """
+# A server whose disk is full recovers from its crash under the same postmaster: only its processes are new.
 
 
 class CursorWatch:

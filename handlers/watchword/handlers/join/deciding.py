@@ -136,6 +136,20 @@ def use_claims(candidate: Candidate, admit: Admit) -> dict[Pair, datetime | None
     return claims
 
 
+def may_be_admitted(candidate: Candidate) -> bool:
+    """Tell whether a request that is about to be refused or to wait may be one of a CSR that was admitted meanwhile.
+
+    Whoever asks twice with one CSR is judged twice at a time when partitions move. The second one reads, between the
+    first one's admission and its own settlement, a token that is used up and names that are taken: by itself.
+    """
+    return (
+        isinstance(candidate.judgement, Refusal | Waits)
+        and candidate.problem is None
+        and candidate.csr is not None
+        and candidate.admitted_before is None
+    )
+
+
 def decide(candidates: Sequence[Candidate], world: World) -> Effects:
     """Set the final judgement of each candidate in arrival order and return the effects."""
     effects = Effects()
@@ -152,8 +166,12 @@ def _one(candidate: Candidate, world: World, effects: Effects) -> Judgement:
     if isinstance(judgement, Again):
         admission = judgement.admission
         return _again(world.admitted_csrs.get(admission.csr_sha256, admission), effects)
-    if candidate.csr is not None and candidate.csr.sha256 in effects.by_csr:
-        # Admitted by an earlier request of this very batch; the next attempt finds it in the tables.
+    if candidate.csr is not None and (
+        candidate.csr.sha256 in effects.by_csr
+        or (candidate.csr.sha256 in world.admitted_csrs and may_be_admitted(candidate))
+    ):
+        # Admitted by an earlier request of this very batch, or by another worker since it was looked up: then the
+        # verifier may have seen half of that. The next attempt finds it in the tables.
         return Rejudge()
     if isinstance(judgement, Theft):
         return _steal(candidate, judgement, world, effects)

@@ -36,6 +36,7 @@ from watchword.handlers.join.deciding import (
     csr_claim,
     decide,
     key_claim,
+    may_be_admitted,
     use_claims,
 )
 from watchword.handlers.join.granted_writes import use_grants
@@ -149,6 +150,7 @@ async def _claim_for(
     """Lock and claim what any admission wants, in the order of locks; note what was read, and what was lost."""
     now = world.now
     agains = [c.judgement.admission.csr_sha256 for c in mine if isinstance(c.judgement, Again)]
+    unheard = [c.csr.sha256 for c in mine if c.csr is not None and may_be_admitted(c)]
     admits = [c.judgement for c in mine if isinstance(c.judgement, Admit)]
     possible = [a for a in admits if a.objection is None]
     tokens = sorted({token for a in admits for token in a.staged.spends})
@@ -182,7 +184,7 @@ async def _claim_for(
         world.commands = await session.lock_commands(asking, reported)
     if lost:
         world.admission_holders = await session.holders_of_admissions(lost)
-    if csrs := sorted({*agains, *(subject for kind, subject in lost if kind == "csr")}):
+    if csrs := sorted({*agains, *unheard, *(subject for kind, subject in lost if kind == "csr")}):
         world.admitted_csrs = await session.admissions(csrs)
     proven = [s for a in admits for s in a.ban_subjects]
     proven += [s for c in mine if isinstance(c.judgement, Waits) for s in c.judgement.ban_subjects]
