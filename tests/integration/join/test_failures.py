@@ -308,7 +308,11 @@ async def test_restart_and_a_commit_without_an_answer_on_a_real_server() -> None
                 await bench.run("SELECT pg_reload_conf()")
                 before = order.retries
                 last = asyncio.create_task(bench.ask(*requests[20:]))
-                waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+                # Of the worker alone: what the server commits of its own accord waits too.
+                waiting = (
+                    "SELECT pid FROM pg_stat_activity "
+                    "WHERE wait_event = 'SyncRep' AND backend_type = 'client backend'"
+                )
                 while not await bench.fetch(waiting):  # noqa: ASYNC110 - it happens in the server
                     await asyncio.sleep(0.01)
                 await bench.run("ALTER SYSTEM RESET synchronous_standby_names")
