@@ -103,12 +103,15 @@ OPEN: Mapping[str, str] = {
     "B07": "no cloud's API is asked: `cloud-iid` judges signed documents alone",
     "B09": "no cloud's API is asked: `cloud-iid` judges signed documents alone",
     "B12": "operators cannot grant a reclaim yet",
-    "B25": "no cloud's API is asked: `cloud-iid` judges signed documents alone",
     "B31": "no test shows which attributes of a cloud's document reach a policy",
     "B52": "the agent cannot read a TPM's certificates yet",
     "B53": "the agent cannot ask a TPM yet",
 }
 """What is missing for cases that no test shows. An entry speaks only as long as there is none."""
 
-NOT_OURS: Mapping[str, str] = {}
+NOT_OURS: Mapping[str, str] = {
+    # The managed identities of a virtual machine were looked up in the provider's API, which lists them in two places.
+    "B25": "an instance is what its signed document says (Azure: `vmId`, of whatever made the machine);"
+    " no list of identities is read, so there is no second place to look in",
+}
 """Cases that cannot come up here, and why."""

@@ -26,7 +26,7 @@ def inbox_claims_everything() -> None:
 
     async def look(self: Any, *arguments: Any) -> Any:  # noqa: ANN401
         found = await _look(self, *arguments)
-        return type(found)(found.now, {}, {}, {})
+        return type(found)(found.now, {}, {})
 
     _look: Any = joins.JoinSession.look
     _replace(joins.JoinSession, "look", look)

@@ -42,7 +42,7 @@ from watchword.handlers.reads import (
     Token,
     TokenReads,
 )
-from watchword.handlers.recorder import Fact, Recorder
+from watchword.handlers.recorder import Fact, LateFact, Recorder
 from watchword.handlers.verdicts import Admission, Approval, Challenge, Deferral, Subject, is_digest
 from watchword.schemas.canonical import length_prefixed, read_length_prefixed
 from watchword.schemas.errors import SchemaError
@@ -69,6 +69,7 @@ __all__ = [
     "Evidence",
     "Fact",
     "JoinContext",
+    "LateFact",
     "Node",
     "NodeCertificate",
     "NodeId",
@@ -197,13 +198,15 @@ class JoinContext:
         if self.recorder is not None:
             self.recorder.step(self.attestor, number, what)
 
-    def found(self, **facts: Fact) -> None:
+    def found(self, **facts: LateFact) -> None:
         """Say what the step has found: parsed public fields and hashes, never a secret. For `watchword explain`.
 
-        Hexadecimal digests are text; bytes are shown by their SHA-256 alone.
+        Hexadecimal digests are text; bytes are shown by their SHA-256 alone. What costs something to write may be
+        a function, which is called only if somebody listens: `found(names=lambda: ", ".join(names))`.
         """
         if self.recorder is not None:
-            self.recorder.found(self.attestor, facts)
+            said = {name: fact() if callable(fact) else fact for name, fact in facts.items()}
+            self.recorder.found(self.attestor, said)
 
     def spend(self, token_id: TokenId) -> None:
         """Take one use of a token. If none is left at settlement, the join is refused."""

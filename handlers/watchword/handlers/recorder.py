@@ -3,12 +3,15 @@
 Authors of attestors import this from `watchword.handlers.attestor`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Protocol
 
 Fact = str | int | bool | datetime | bytes | None
 """A parsed public field. Bytes are never shown as they are, but as their SHA-256."""
+
+LateFact = Fact | Callable[[], Fact]
+"""A fact, or what makes it: for those that cost something, since mostly nobody asks."""
 
 
 class Recorder(Protocol):

@@ -168,7 +168,7 @@ class Claims(Wire):
     def read(cls, data: bytes) -> Self:
         """Return the claims of canonical JSON; empty bytes mean none. Raises `SchemaError`."""
         if not data:
-            return cls()
+            return _NOTHING_CLAIMED if cls is Claims else cls()
         try:
             return cls.model_validate(parse_canonical(data), by_alias=True, by_name=False)
         except ValidationError:
@@ -179,3 +179,6 @@ class Claims(Wire):
         """Return canonical JSON without what is not claimed; nothing claimed is no bytes."""
         said = self.model_dump(by_alias=True, exclude_defaults=True, mode="json")
         return canonical(said) if said else b""
+
+
+_NOTHING_CLAIMED = Claims()

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from watchword.schemas.canonical import (
     b64,
+    b64url,
     canonical,
     length_prefixed,
     parse_canonical,
     read_length_prefixed,
     unb64,
+    unb64url,
 )
 from watchword.schemas.errors import NotCanonical
 
@@ -103,6 +105,21 @@ def test_base64_has_one_spelling(text: str) -> None:
     """`b64decode` skips junk: many texts would be one content."""
     with pytest.raises(NotCanonical):
         unb64(text)
+
+
+@given(st.binary(max_size=200))
+def test_base64url_goes_there_and_back(data: bytes) -> None:
+    assert unb64url(b64url(data)) == data
+    assert b64url(data) == base64.urlsafe_b64encode(data).rstrip(b"=")
+
+
+@pytest.mark.parametrize(
+    "text", [b"A", b"AB", b"AA==", b"AA=", b"AA\n", b"+/8", b"A A", b"\xff\xff"]
+)
+def test_base64url_has_one_spelling(text: bytes) -> None:
+    """A signature in two spellings would be two tokens that say the same."""
+    with pytest.raises(NotCanonical):
+        unb64url(text)
 
 
 @given(st.lists(st.binary(max_size=40), max_size=5))

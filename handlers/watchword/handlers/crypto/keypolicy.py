@@ -78,6 +78,9 @@ def load_public_key(spki_der: bytes) -> PublicKey:
 
 def public_key_bits(spki_der: bytes) -> bytes:
     """Return the content of the BIT STRING of an accepted SPKI: what key identifiers are made of."""
+    for prefix in (_P256, _P384):
+        if spki_der.startswith(prefix):
+            return spki_der[len(prefix) - 1 :]  # the point, whose first byte the prefix ends with
     start, _ = der.read(spki_der, 0, der.SEQUENCE)
     _, after_algorithm = der.read(spki_der, start, der.SEQUENCE)
     start, end = der.read(spki_der, after_algorithm, der.BIT_STRING)

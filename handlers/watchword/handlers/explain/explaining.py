@@ -134,7 +134,7 @@ class Explainer:
         if candidate.problem is None and candidate.csr is not None:
             known = await session.admissions([candidate.csr.sha256])
             candidate.admitted_before = known.get(candidate.csr.sha256)
-        look = await session.look([], [], [])
+        look = await session.look([], [])
         loader = Loader(session)
         try:
             await judge.examine([candidate], look, loader)

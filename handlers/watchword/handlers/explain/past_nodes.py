@@ -56,12 +56,11 @@ class PastNodes(Inert):
         self,
         digests: Sequence[Digest],
         csrs: Sequence[Digest],
-        keys: Sequence[Digest],
         mark: Mark | None = None,
     ) -> Look:
         """Return the moment's time; that an outcome is recorded is looked through, and no mark is left."""
-        del digests, csrs, keys, mark
-        return Look(self._moment.now, {}, {}, {})
+        del digests, csrs, mark
+        return Look(self._moment.now, {}, {})
 
     # Nodes and what is theirs
 

@@ -1,6 +1,6 @@
 """One request on its way through an attempt: what was read of it, and what is thought of it so far."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -96,6 +96,8 @@ class Admit:
     """Another attestor's proof that the admission carries."""
     certificate: IssuedCertificate | None = None
     renew_after: datetime | None = None
+    claimed_uses: Mapping[Pair, datetime | None] | None = field(default=None, init=False)
+    """What it uses up, once `deciding.use_claims` was asked: that does not change any more."""
     node_text: str = field(init=False)
     """The node's id as text: written often, and slow to write."""
 

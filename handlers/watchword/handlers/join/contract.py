@@ -102,7 +102,7 @@ def _is_subject(value: Any) -> bool:  # noqa: ANN401 - a stranger's value
 
 
 def _are(values: Any, each: Callable[[Any], bool]) -> bool:  # noqa: ANN401 - a stranger's value
-    return _is_tuple(values) and len(values) <= MAX_LIST and all(each(value) for value in values)
+    return _is_tuple(values) and len(values) <= MAX_LIST and all(map(each, values))
 
 
 def _is_role(value: Any) -> bool:  # noqa: ANN401 - a stranger's value

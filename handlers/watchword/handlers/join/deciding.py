@@ -123,16 +123,17 @@ def key_claim(candidate: Candidate) -> Pair:
     return ("key", candidate.csr.spki_sha256)
 
 
-def use_claims(candidate: Candidate, admit: Admit) -> dict[Pair, datetime | None]:
+def use_claims(candidate: Candidate, admit: Admit) -> Mapping[Pair, datetime | None]:
     """Return the claims on what an admission uses up, with the times after which it may be used again."""
-    if not admit.staged.uses and admit.proof is None:
-        return {}
+    if admit.claimed_uses is not None:
+        return admit.claimed_uses
     attestor = candidate.attestor or JOIN
     claims: dict[Pair, datetime | None] = {
         (attestor, subject): expires for subject, expires in admit.staged.uses
     }
     if (proof := admit.proof) is not None:
         claims |= {(proof.attestor, subject): expires for subject, expires in proof.staged.uses}
+    admit.claimed_uses = claims
     return claims
 
 

@@ -173,7 +173,7 @@ class Engine:
 
     async def _now(self) -> datetime:
         look = await on_session(
-            self._store, lambda s: s.look([], [], []), retried=self._observer.retried
+            self._store, lambda s: s.look([], []), retried=self._observer.retried
         )
         return look.now
 
@@ -208,7 +208,6 @@ class Engine:
         look = await session.look(
             [c.digest for c in candidates],
             [c.csr.sha256 for c in candidates if c.csr is not None],
-            [c.csr.spki_sha256 for c in candidates if c.csr is not None],
             mark,
         )
         await self._recall(session, candidates, look)

@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 from structlog.contextvars import bind_contextvars
@@ -62,6 +63,7 @@ from watchword.handlers.join.proving import NoWord, Proving
 from watchword.handlers.join.reading import Anchors, Bindings, Nodes, Requests, Tokens
 from watchword.handlers.join.renewing import Renewals
 from watchword.handlers.join.rows import INVALID, UNSUPPORTED, Look
+from watchword.handlers.join.states import States
 from watchword.handlers.join.unsealing import unsealed
 from watchword.schemas.ids import JOIN, AttestorId, UnverifiedPayload
 from watchword.schemas.requests import Claims
@@ -295,16 +297,23 @@ class Judge:
         loader: Loader,
     ) -> Proving:
         """Return what lets the verifier of a candidate ask another attestor."""
-
-        def context_of(other: Registered, state: bytes | None) -> JoinContext:
-            context = self._context(candidate, other, now, loader)
-            return replace(context, requests=NoWord(), state=state)
-
         if candidate.request is None:
             message = "the candidate was not read"
             raise RuntimeError(message)
         role = candidate.request.role
+        context_of = partial(self._context_of_other, candidate, now, loader)
         return Proving(self._catalog, registered, role, claims, context_of, _declared)
+
+    def _context_of_other(
+        self,
+        candidate: Candidate,
+        now: datetime,
+        loader: Loader,
+        other: Registered,
+        state: bytes | None,
+    ) -> JoinContext:
+        context = self._context(candidate, other, now, loader)
+        return replace(context, requests=NoWord(), state=state)
 
     def _context(
         self,
@@ -321,29 +330,7 @@ class Judge:
             message = "the candidate was not read"
             raise RuntimeError(message)
         attestor = registered.attestor
-        states = self._crypto.states
-
-        def seal(data: bytes, expires_at: datetime) -> bytes:
-            return states.seal(
-                data,
-                attestor=attestor.id,
-                attestor_version=attestor.version,
-                role=request.role,
-                csr_sha256=csr.sha256,
-                expires_at=expires_at,
-                now=now,
-            )
-
-        def unseal(state: bytes) -> bytes:
-            return states.open(
-                state,
-                attestor=attestor.id,
-                attestor_version=attestor.version,
-                role=request.role,
-                csr_sha256=csr.sha256,
-                now=now,
-            )
-
+        states = States(self._crypto.states, attestor, request.role, csr.sha256, now)
         staged = Staged()
         return JoinContext(
             attestor=AttestorId(attestor.id),
@@ -358,8 +345,8 @@ class Judge:
             anchors=Anchors(loader, candidate.seen),
             staged=staged,
             state=candidate.state,
-            seal=seal,
-            unseal=unseal,
+            seal=states.seal,
+            unseal=states.open,
             others=others or NobodyElse(),
             tx=tx,
         )

@@ -191,7 +191,7 @@ async def _verify(
     """Verify inside the savepoint; what the author's statements broke is never an admission."""
     before = await session.transaction_id()
     transaction = LaneTransaction(session, author_role(candidate.attestor or JOIN))
-    look = Look(now, {}, {}, {})
+    look = Look(now, {}, {})
     try:
         await judge.judge([candidate], look, loader, tx=transaction)
     except (Unavailable, StoreRejected):

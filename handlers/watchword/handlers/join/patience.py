@@ -82,9 +82,6 @@ class Patience:
             asyncio.create_task(self._in_place(attestor, work, nth, waited), name=_TASK + attestor)
             for nth, (attestor, work) in enumerate(works)
         ]
-        for task in tasks:
-            # If several raise, one is raised here, and nobody asks for the others.
-            task.add_done_callback(_forget)
         late: set[asyncio.Task[Judgement]] = set()
         try:
             late = set(tasks)
@@ -96,7 +93,15 @@ class Patience:
                 message = "a read takes too long"
                 raise StoreUnavailable(message)
         finally:
-            await _end({task for task in tasks if not task.done()})
+            try:
+                await _end({task for task in tasks if not task.done()})
+            finally:
+                # If several raise, one is raised here, and nobody asks for the others.
+                for task in tasks:
+                    if task.done():
+                        _forget(task)
+                    else:
+                        task.add_done_callback(_forget)
         found: list[Judgement] = []
         for nth, ((attestor, _), task) in enumerate(zip(works, tasks, strict=True)):
             if task in late and nth in waited:

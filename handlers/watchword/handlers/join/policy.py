@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from watchword.handlers.attestor import Admission
 from watchword.handlers.kinds import BUILT_IN, known_kind
@@ -44,8 +45,11 @@ class JoinPolicy:
     def _allows_kinds(self, limits: Limits, kinds: tuple[str, ...] | None) -> bool:
         if kinds is None:
             return limits.unrestricted_kinds
-        return all(
-            known_kind(kind, self.registered_kinds)
-            and (limits.kinds is None or kind in limits.kinds)
-            for kind in kinds
+        return _are_known(kinds, self.registered_kinds) and (
+            limits.kinds is None or limits.kinds.issuperset(kinds)
         )
+
+
+@lru_cache(maxsize=64)  # what anchors and tokens allow is the same for many machines
+def _are_known(kinds: tuple[str, ...], registered: frozenset[str]) -> bool:
+    return all(known_kind(kind, registered) for kind in kinds)

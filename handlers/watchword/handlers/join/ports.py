@@ -121,10 +121,9 @@ class Session(Reads, Protocol):
         self,
         digests: Sequence[Digest],
         csrs: Sequence[Digest],
-        keys: Sequence[Digest],
         mark: Mark | None = None,
     ) -> Look:
-        """Return the attempt's time and what is known of its digests, CSRs and public keys.
+        """Return the attempt's time and what is known of its digests and CSRs.
 
         With a mark it is written down, outside every transaction, that these digests are being judged.
         """

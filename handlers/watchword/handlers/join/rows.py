@@ -39,7 +39,6 @@ class Look:
     now: datetime
     inbox: Mapping[Digest, InboxRow]
     csrs: Mapping[Digest, UUID]
-    keys: Mapping[Digest, UUID]
     has_grants: bool = True
     """Whether any reclaim is granted; mostly none is, and nobody looks for one."""
 

@@ -107,16 +107,15 @@ class ReadingConnection:
         self,
         digests: Sequence[Digest],
         csrs: Sequence[Digest],
-        keys: Sequence[Digest],
         mark: Mark | None = None,
     ) -> Look:
         """See `join.ports.Session`."""
         inbox: dict[Digest, InboxRow] = {}
-        claims: dict[str, dict[Digest, UUID]] = {"csr": {}, "key": {}}
+        admitted: dict[Digest, UUID] = {}
         now: datetime | None = None
         has_grants = False
         for kind, subject, outcome, node_id, csr, reason, not_after in await self._fetch(
-            JOINS.look, digests, csrs, keys, *(mark or NO_MARK)
+            JOINS.look, digests, csrs, *(mark or NO_MARK)
         ):
             if kind == "now":
                 now = not_after
@@ -125,11 +124,11 @@ class ReadingConnection:
             elif kind == "inbox":
                 inbox[subject] = InboxRow(subject, outcome, node_id, csr, reason, not_after)
             else:
-                claims[kind][subject] = node_id
+                admitted[subject] = node_id
         if now is None:
             message = "no time"
             raise StoreUnavailable(message)
-        return Look(now, inbox, claims["csr"], claims["key"], has_grants)
+        return Look(now, inbox, admitted, has_grants)
 
     async def admissions(self, csrs: Sequence[Digest]) -> Mapping[Digest, AdmittedCsr]:
         """See `join.ports.Session`."""
@@ -173,7 +172,7 @@ class ReadingConnection:
 
     async def nodes(self, ids: Sequence[UUID]) -> Mapping[UUID, NodeRow]:
         """See `join.ports.Reads`."""
-        return {row["id"]: NodeRow(**dict(row)) for row in await self._fetch(JOINS.read_nodes, ids)}
+        return {row[0]: NodeRow(*row) for row in await self._fetch(JOINS.read_nodes, ids)}
 
     async def bindings(self, pairs: Sequence[Pair]) -> Mapping[Pair, UUID]:
         """See `join.ports.Reads`."""

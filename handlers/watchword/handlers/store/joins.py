@@ -120,7 +120,7 @@ class JoinSession(LifeWrites, AttemptWrites):
 
     async def lock_nodes(self, ids: Sequence[UUID]) -> Mapping[UUID, NodeRow]:
         """See `join.ports.Session`."""
-        return {row["id"]: NodeRow(**dict(row)) for row in await self._fetch(JOINS.lock_nodes, ids)}
+        return {row[0]: NodeRow(*row) for row in await self._fetch(JOINS.lock_nodes, ids)}
 
     async def claim_admissions(self, wanted: Mapping[Pair, UUID]) -> set[Pair]:
         """See `join.ports.Session`."""

@@ -1,8 +1,10 @@
 """What attestors say while they are explained is bounded and harmless, whoever wrote them."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 
+from tests.support.contexts import Desk
 from watchword.handlers.explain import trace
 from watchword.handlers.explain.trace import Trace
 
@@ -61,3 +63,23 @@ def test_times_and_numbers_are_shown_as_they_are() -> None:
         "2026-01-01T00:00:00.000Z",
         "x",
     ]
+
+
+def test_what_costs_something_is_written_only_for_who_listens() -> None:
+    """A fact that is a function costs a joining machine nothing, and an explanation says what it returns."""
+    asked: list[str] = []
+
+    def costly() -> str:
+        asked.append("by whom")
+        return "said"
+
+    context, heard = Desk("acme-asset").context(), Trace()
+    context.step(1, "nobody listens")
+    context.found(tag=costly)
+    assert not asked
+
+    listening = replace(context, recorder=heard)
+    listening.step(1, "somebody listens")
+    listening.found(tag=costly, digest=b"\x01\x02".hex, plain="as it is")
+    assert heard.steps[0].facts == {"tag": "said", "digest": "0102", "plain": "as it is"}
+    assert asked == ["by whom"]

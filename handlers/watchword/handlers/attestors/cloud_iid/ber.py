@@ -35,20 +35,23 @@ class Element:
 
     __slots__ = ("begin", "content", "end", "is_definite", "limit", "parts", "tag")
 
-    def __init__(
-        self, tag: int, begin: int, content: int, limit: int, *, is_definite: bool
-    ) -> None:
-        """Take what the header says; of an indefinite length `limit` and `end` are not known yet."""
+    def __init__(self, tag: int, begin: int, content: int, limit: int, parts: "Parts") -> None:
+        """Take what the header says. Not by names: a document has dozens, and they would cost as much as the rest."""
         self.tag = tag
         self.begin = begin
         self.content = content
         self.limit = limit
-        """Where the content ends."""
+        """Where the content ends. Of an indefinite length it is not known yet, nor is `end`."""
         self.end = limit
         """Where the element ends: behind the end-of-contents, if it has such."""
-        self.is_definite = is_definite
-        self.parts: list[Element] = []
-        """What a constructed element consists of."""
+        self.is_definite = True
+        self.parts = parts
+        """What a constructed element consists of; a primitive one has none."""
+
+
+Parts = list[Element]
+_NONE: Parts = []
+"""Of all primitive elements, and nobody adds to it."""
 
 
 def parse(data: bytes) -> Element:
@@ -72,18 +75,17 @@ def _parse(data: bytes, most: int, *, has_certificates: bool) -> Element:  # noq
     size = len(data)
     if not 0 < size <= MAX_BYTES:
         raise Unproven(_MALFORMED)
-    whole = Element(SEQUENCE, 0, 0, size, is_definite=True)
+    inner = whole = Element(SEQUENCE, 0, 0, size, [])
     opened = [whole]
     at = 0
     for _ in range(most):
-        inner = opened[-1]
         limit = inner.limit
         # 1. The header lies within what it is in, and says no more than can be there.
         begin = at
-        if at + 2 > limit:
-            raise Unproven(_MALFORMED)
-        tag, length = data[at], data[at + 1]
         at += 2
+        if at > limit:
+            raise Unproven(_MALFORMED)
+        tag, length = data[begin], data[begin + 1]
         if tag & _LONG_TAG == _LONG_TAG:
             raise Unproven(_MALFORMED)  # tags beyond 30 occur nowhere in CMS
         is_definite = length != _INDEFINITE
@@ -99,6 +101,7 @@ def _parse(data: bytes, most: int, *, has_certificates: bool) -> Element:  # noq
                 raise Unproven(_MALFORMED)
             inner.limit, inner.end = begin, at
             opened.pop()
+            inner = opened[-1]
         else:
             if is_definite:
                 limit = at + length
@@ -106,29 +109,34 @@ def _parse(data: bytes, most: int, *, has_certificates: bool) -> Element:  # noq
                     raise Unproven(_MALFORMED)
             elif not tag & CONSTRUCTED:
                 raise Unproven(_MALFORMED)
-            found = Element(tag, begin, at, limit, is_definite=is_definite)
-            inner.parts.append(found)
             # 3. A constructed element is gone into; a primitive one is passed over.
-            if (
-                has_certificates
-                and is_definite
-                and inner.tag == _CERTIFICATES
-                and tag == SEQUENCE
-                and len(opened) == _CERTIFICATES_DEPTH
-                and len(inner.parts) <= _MOST_CERTIFICATES
-            ):
-                _check_certificate(data[begin:limit])
+            if not tag & CONSTRUCTED:
+                inner.parts.append(Element(tag, begin, at, limit, _NONE))
                 at = limit
-            elif tag & CONSTRUCTED:
-                opened.append(found)
-                if len(opened) > MAX_DEPTH + 1:
-                    raise Unproven(_MALFORMED)
             else:
-                at = limit
+                found = Element(tag, begin, at, limit, [])
+                found.is_definite = is_definite
+                inner.parts.append(found)
+                if (
+                    has_certificates
+                    and is_definite
+                    and inner.tag == _CERTIFICATES
+                    and tag == SEQUENCE
+                    and len(opened) == _CERTIFICATES_DEPTH
+                    and len(inner.parts) <= _MOST_CERTIFICATES
+                ):
+                    _check_certificate(data[begin:limit])
+                    at = limit
+                else:
+                    opened.append(found)
+                    inner = found
+                    if len(opened) > MAX_DEPTH + 1:
+                        raise Unproven(_MALFORMED)
         # 4. What has ended is left. The outermost element is one, and ends with the data.
-        while len(opened) > 1 and opened[-1].is_definite and opened[-1].limit == at:
+        while inner.limit == at and inner.is_definite and inner is not whole:
             opened.pop()
-        if len(opened) == 1:
+            inner = opened[-1]
+        if inner is whole:
             if at != size:
                 raise Unproven(_MALFORMED)
             return whole.parts[0]

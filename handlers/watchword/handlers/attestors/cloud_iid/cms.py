@@ -319,7 +319,7 @@ def _is_definite(element: Element) -> bool:
         at = waiting.pop()
         if not at.is_definite:
             return False
-        waiting += at.parts
+        waiting += [part for part in at.parts if part.tag & CONSTRUCTED]  # only these can be
     return True
 
 

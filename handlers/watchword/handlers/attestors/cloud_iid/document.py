@@ -31,7 +31,7 @@ def read_document(data: bytes, reason: str = "document") -> dict[str, Any]:
         raise Unproven(reason)
     try:
         # As text: `json.loads` guesses UTF-16 and UTF-32 from bytes.
-        value = json.loads(data.decode(), object_pairs_hook=_object, parse_constant=_constant)
+        value = _DECODER.decode(data.decode())
     except (ValueError, RecursionError):
         raise Unproven(reason) from None
     if not is_object(value):
@@ -54,6 +54,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _constant(name: str) -> NoReturn:
     raise ValueError(name)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
 
 
 def text_of(document: dict[str, Any], name: str) -> str:

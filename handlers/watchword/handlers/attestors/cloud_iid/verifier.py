@@ -88,7 +88,7 @@ class CloudIidAttestor:
 
         # Step 5
         context.step(5, "the instance is used up for ever, and bound to its node")
-        context.found(subject=bind.hex())
+        context.found(subject=bind.hex)
         if await context.bindings.get(bind) is None:
             context.use_once(bind)
         return grant

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from hashlib import sha256
 
 from watchword.handlers.anchors import DiscoverySite
@@ -113,14 +114,14 @@ class DiscoveryAttestor:
 
         # Step 6
         context.step(6, "its names contradict nothing that is known of living nodes")
-        context.found(names=len(names.subjects), bound_by=names.bind.hex())
+        context.found(names=len(names.subjects), bound_by=names.bind.hex)
         known = await _known(names, site, context)
 
         # Step 7
         context.step(7, "an operator agrees, or the site's key says that this machine needs none")
         context.found(
             approval=site.approval,
-            rekeys=None if known.ramdisk is None else str(known.ramdisk),
+            rekeys=lambda: None if known.ramdisk is None else str(known.ramdisk),
             others_of_that_name=len(known.others),
         )
         grant = Admission(
@@ -130,7 +131,7 @@ class DiscoveryAttestor:
             site=site.site,
             node_id=known.ramdisk,
             bind=names.bind,
-            allowed_kinds=_kinds(site),
+            allowed_kinds=_for_ramdisks(site.allowed_kinds),
             subjects=(*names.subjects, Subject("site-key", site.kid)),
         )
         needs_approval = site.approval != "unknown-machines" or known.is_doubtful
@@ -151,6 +152,9 @@ class _Names:
 
     uuid: Subject | None
     macs: tuple[Subject, ...]
+    subjects: tuple[Subject, ...]
+    """All of them, the UUID first."""
+    bind: bytes
 
     @classmethod
     def of(cls, assertion: Assertion, site: DiscoverySite) -> "_Names | None":
@@ -162,15 +166,8 @@ class _Names:
             if identifies(mac)
         )
         named = None if uuid is None else Subject("machine", f"{site.tenant}/uuid:{uuid}")
-        return None if named is None and not macs else cls(named, macs)
-
-    @property
-    def subjects(self) -> tuple[Subject, ...]:
-        return self.macs if self.uuid is None else (self.uuid, *self.macs)
-
-    @property
-    def bind(self) -> bytes:
-        return self.subjects[0].digest
+        subjects = macs if named is None else (named, *macs)
+        return cls(named, macs, subjects, subjects[0].digest) if subjects else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +228,7 @@ async def _known(names: _Names, site: DiscoverySite, context: JoinContext) -> _K
     owner = await context.bindings.get(names.bind)
     if owner is None:
         return _Known(None, _in_order(found))
-    node = await context.nodes.get(owner)
+    node = found.get(owner) or await context.nodes.get(owner)
     if node is not None and node.state == "banned":
         return _Known(owner)  # the core refuses it, and says so
     if node is None or node.role != "ramdisk" or node.site != site.site:
@@ -251,13 +248,10 @@ def _in_order(nodes: dict[NodeId, Node]) -> tuple[Node, ...]:
     return tuple(nodes[node_id] for node_id in sorted(nodes))
 
 
-def _kinds(site: DiscoverySite) -> tuple[str, ...]:
-    """Return what the site's key allows of what a ramdisk may be told."""
-    return tuple(kind for kind in site.allowed_kinds if _is_for_ramdisks(kind))
-
-
-def _is_for_ramdisks(kind: str) -> bool:
-    return permits(KINDS, kind)
+@lru_cache(maxsize=64)  # a site's key has one list for all its machines
+def _for_ramdisks(kinds: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what a site's key allows of what a ramdisk may be told."""
+    return tuple(kind for kind in kinds if permits(KINDS, kind))
 
 
 def _facts(assertion: Assertion, known: _Known, csr_sha256: bytes) -> dict[str, str]:

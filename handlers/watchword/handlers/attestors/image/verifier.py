@@ -108,7 +108,7 @@ class ImageAttestor:
 
         # Step 4: which node it is, an image cannot expect
         context.step(4, "the claims are what the image expects")
-        context.found(expects=", ".join(sorted(image.expect)) or "nothing")
+        context.found(expects=lambda: ", ".join(sorted(image.expect)) or "nothing")
         if "node" in image.expect or not meets(image.expect, evidence.claims):
             raise refuse("expectation", tenant_id=image.tenant, tried=image.id)
 

@@ -4,8 +4,9 @@ SHA-1 is here for PCR banks alone: no name, signature or derivation is made with
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384, SHA512, HashAlgorithm
@@ -52,6 +53,9 @@ CURVES: Mapping[int, ec.EllipticCurve] = {0x0003: ec.SECP256R1(), 0x0004: ec.SEC
 MAX_DIGEST_BYTES = 64
 
 
+_HASHERS: Mapping[int, Callable[[bytes], Any]] = {
+    bank: getattr(hashlib, name) for bank, name in BANKS.items()
+}
 _SIZES: Mapping[int, int] = {
     Alg.SHA1: 20,
     Alg.SHA256: 32,
@@ -62,7 +66,7 @@ _SIZES: Mapping[int, int] = {
 
 def digest(algorithm: int, data: bytes) -> bytes:
     """Return the hash of a bank over these bytes; `KeyError` for an unknown one."""
-    return hashlib.new(BANKS[algorithm], data).digest()
+    return _HASHERS[algorithm](data).digest()
 
 
 def digest_size(algorithm: int) -> int:

@@ -54,11 +54,19 @@ class Reader:
 
     def sized(self, limit: int) -> bytes:
         """Return the buffer of a TPM2B (Part 2, 10.4.1): a UINT16 of size, at most `limit`, and the bytes."""
-        size = self.u16()
+        # By hand and not by `u16` and `take`: public areas and quotes are made of these.
+        data, at = self._data, self._at + 2
+        if at > len(data):
+            raise Malformed(_BEYOND)
+        size = data[at - 2] << 8 | data[at - 1]
         if size > limit:
             message = "a buffer is larger than its kind may be"
             raise Malformed(message)
-        return self.take(size)
+        end = at + size
+        if end > len(data):
+            raise Malformed(_BEYOND)
+        self._at = end
+        return data[at:end]
 
     def end(self) -> None:
         """Return only if every byte was read."""

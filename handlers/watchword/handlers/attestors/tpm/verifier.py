@@ -21,7 +21,7 @@ from watchword.handlers.attestors.tpm.credential import SECRET_BYTES, make_crede
 from watchword.handlers.attestors.tpm.endorsement import check_endorsement
 from watchword.handlers.attestors.tpm.evidence import TpmAnswer, TpmChallenge, TpmEvidence
 from watchword.handlers.attestors.tpm.keys import UnfitKey, check_ak, check_ek
-from watchword.handlers.attestors.tpm.names import ek_key_sha256, ek_sha256
+from watchword.handlers.attestors.tpm.names import Names
 from watchword.handlers.attestors.tpm.policy import (
     Met,
     NotMet,
@@ -111,12 +111,11 @@ class TpmAttestor:
 
         # Step 2
         context.step(2, "the TPM is enrolled, bound to a node, or genuine and in the waiting room")
+        names = Names.of(ek, ak)
         context.found(
-            ek=ek_sha256(ek).hex(),
-            ak=sha256(ak.name).hexdigest(),
-            ek_certificate=bool(shown.certificate),
+            ek=names.ek.hex, ak=names.ak_sha256.hex, ek_certificate=bool(shown.certificate)
         )
-        grant, waits = await self._grant(shown, ek, ak, context)
+        grant, waits = await self._grant(shown, ek, names, context)
 
         # Step 3
         context.step(3, "the pool's policy can be read")
@@ -125,9 +124,11 @@ class TpmAttestor:
 
         # Step 4
         context.step(4, "it answers a challenge; without an answer it gets one")
-        context.found(pcrs=", ".join(map(str, policy.pcrs)), answered=shown.answer is not None)
+        context.found(
+            pcrs=lambda: ", ".join(map(str, policy.pcrs)), answered=shown.answer is not None
+        )
         if shown.answer is None:
-            return _challenge(ek, ak, policy, context)
+            return _challenge(ek, names, policy, context)
         answer = shown.answer
 
         # Step 5
@@ -135,7 +136,7 @@ class TpmAttestor:
             5, "the state opens for this CSR and role, has not expired, and is for these very keys"
         )
         state = _opened(context)
-        if state[2 * _DIGEST :] != ek_sha256(ek) + sha256(ak.name).digest():
+        if state[2 * _DIGEST :] != names.ek + names.ak_sha256:
             raise refuse("challenge")
         secret, qualified_by = state[:_DIGEST], state[_DIGEST : 2 * _DIGEST]
 
@@ -156,7 +157,7 @@ class TpmAttestor:
         context.found(
             resets=quote.clock.resets,
             restarts=quote.clock.restarts,
-            firmware=f"{quote.firmware:016x}",
+            firmware=lambda: f"{quote.firmware:016x}",
         )
         try:
             met = judge(policy, quote, answer.log)
@@ -172,23 +173,22 @@ class TpmAttestor:
 
         # Step 10
         context.step(10, "values that are not listed are those first seen of the node")
-        context.found(unlisted=", ".join(str(pcr) for pcr in sorted(met.unlisted)) or "none")
+        context.found(unlisted=lambda: ", ".join(map(str, sorted(met.unlisted))) or "none")
         if met.unlisted:
-            seen = await _first_seen(met, ek, grant, context)
+            seen = await _first_seen(met, names, grant, context)
             grant = replace(grant, subjects=grant.subjects + seen)
 
         # Step 11
         context.step(11, "an operator agrees, if it has to wait")
-        subject = ek_sha256(ek)
-        if waits and not await context.requests.approved(subject, grant):
-            return context.request_approval(subject, grant, _facts(ek, ak, quote, met.bank))
+        if waits and not await context.requests.approved(names.ek, grant):
+            return context.request_approval(names.ek, grant, _facts(names, quote, met.bank))
         return grant
 
     async def _grant(
-        self, shown: TpmEvidence, ek: Public, ak: Public, context: JoinContext
+        self, shown: TpmEvidence, ek: Public, names: Names, context: JoinContext
     ) -> tuple[Admission, bool]:
         """Return what this TPM would be admitted as, and whether an operator has to agree."""
-        subject = ek_sha256(ek)
+        subject = names.ek
         enrolled = await context.anchors.tpm_endorsement(subject)
         if enrolled is not None and enrolled.revoked:
             raise refuse("revoked")
@@ -197,11 +197,11 @@ class TpmAttestor:
         room = self._config.waiting_room
         place = enrolled or room
         # The core keeps a hardware key to one node: one chip is one node, whatever it tells of its key.
-        chip = ek_key_sha256(ek).hex()
-        names = (
+        chip = names.chip
+        subjects = (
             Subject("ek", subject.hex()),
             Subject("ek-key", chip),
-            Subject("ak", sha256(ak.name).hexdigest()),
+            Subject("ak", names.ak_sha256.hex()),
         )
         if node is None and place is None:
             raise refuse("not-enrolled")
@@ -225,7 +225,7 @@ class TpmAttestor:
             bind=subject,
             allowed_kinds=() if place is None else place.allowed_kinds,
             hardware_key=f"urn:bc:tpm-ek:{chip}",
-            subjects=names,
+            subjects=subjects,
         )
         return grant, node is None and (enrolled is None or enrolled.approval)
 
@@ -271,14 +271,14 @@ async def _policy(grant: Admission, context: JoinContext) -> PcrPolicy:
         raise refuse("policy") from None
 
 
-def _challenge(ek: Public, ak: Public, policy: PcrPolicy, context: JoinContext) -> Challenge:
+def _challenge(ek: Public, names: Names, policy: PcrPolicy, context: JoinContext) -> Challenge:
     secret = secrets.token_bytes(SECRET_BYTES)
-    credential = make_credential(ek, ak.name, secret)
+    credential = make_credential(ek, names.ak, secret)
     asked = TpmChallenge(
         credential.id_object, credential.encrypted_secret, policy.bank_names, policy.pcrs
     ).encode()
     state = secret + qualifying(asked, context.csr_sha256)
-    state += ek_sha256(ek) + sha256(ak.name).digest()
+    state += names.ek + names.ak_sha256
     return Challenge(asked, context.seal_state(state, CHALLENGE_TTL), context.now + CHALLENGE_TTL)
 
 
@@ -319,17 +319,16 @@ def _check_certification(
 
 
 async def _first_seen(
-    met: Met, ek: Public, grant: Admission, context: JoinContext
+    met: Met, names: Names, grant: Admission, context: JoinContext
 ) -> tuple[Subject, ...]:
     """Return what is to be noted of a node's values; refuse others than those that were noted.
 
     Notes are subjects of the node, so they are written in the transaction of its admission and go with it:
     that a PCR was seen, and which value it had.
     """
-    chip = ek_key_sha256(ek).hex()
     noted: list[Subject] = []
     for pcr, value in met.unlisted.items():
-        where = f"{chip}/{BANKS[met.bank]}/{pcr}"
+        where = f"{names.chip}/{BANKS[met.bank]}/{pcr}"
         was_seen, as_now = Subject("tpm-pcr", where), Subject("tpm-pcr", f"{where}/{value.hex()}")
         if grant.node_id is not None and grant.node_id in await context.nodes.with_subject(
             was_seen
@@ -341,12 +340,12 @@ async def _first_seen(
     return tuple(noted)
 
 
-def _facts(ek: Public, ak: Public, quote: Quote, bank: int) -> dict[str, str]:
+def _facts(names: Names, quote: Quote, bank: int) -> dict[str, str]:
     """Return what an operator sees of a TPM that waits; all of it was proved."""
     values = b"".join(value for _, value in sorted(quote.of(bank).items()))
     return {
-        "ek": ek_sha256(ek).hex(),
-        "ak": sha256(ak.name).hexdigest(),
+        "ek": names.ek.hex(),
+        "ak": names.ak_sha256.hex(),
         "pcrs": sha256(values).hexdigest(),
         "resets": str(quote.clock.resets),
         "restarts": str(quote.clock.restarts),

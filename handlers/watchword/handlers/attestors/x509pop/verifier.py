@@ -82,8 +82,8 @@ class X509PopAttestor:
         context.step(2, "the certificate is a node's own, or a rule takes it")
         tbs = sha256(leaf.tbs_certificate_bytes).digest()
         context.found(
-            certificate=tbs.hex(),
-            not_after=leaf.not_valid_after_utc,
+            certificate=tbs.hex,
+            not_after=lambda: leaf.not_valid_after_utc,
             intermediates=len(intermediates),
         )
         ours = await context.nodes.certificate(tbs)
@@ -123,7 +123,7 @@ class X509PopAttestor:
 
         # Step 6
         context.step(6, "the certificate's key is one node's, for good")
-        context.found(rekeys=None if grant.node_id is None else str(grant.node_id))
+        context.found(rekeys=lambda: None if grant.node_id is None else str(grant.node_id))
         return grant
 
     async def _own(self, ours: NodeCertificate, tbs: bytes, context: JoinContext) -> Admission:

@@ -1,9 +1,9 @@
 -- look
--- The time that judges the attempt, and what is known of digests, CSRs and public keys, in one query. It also
+-- The time that judges the attempt, and what is known of digests and CSRs, in one query. It also
 -- writes down that these digests are going to be judged, unless no worker is named.
 WITH begun AS (
     INSERT INTO judging (worker, slot, incarnation, digests, begun_at)
-    SELECT $4::text, $5::smallint, $6::uuid, $1::bytea[], watchword.now() WHERE $4::text IS NOT NULL
+    SELECT $3::text, $4::smallint, $5::uuid, $1::bytea[], watchword.now() WHERE $3::text IS NOT NULL
     ON CONFLICT (worker, slot) DO UPDATE
         SET incarnation = excluded.incarnation, digests = excluded.digests, begun_at = excluded.begun_at
 )
@@ -13,7 +13,7 @@ UNION ALL
 SELECT 'inbox', digest, outcome, node_id, csr_sha256, reason, not_after FROM inbox WHERE digest = ANY($1::bytea[])
 UNION ALL
 SELECT kind, subject, NULL, node_id, NULL, NULL, NULL FROM admission_claims
-WHERE (kind = 'csr' AND subject = ANY($2::bytea[])) OR (kind = 'key' AND subject = ANY($3::bytea[]))
+WHERE kind = 'csr' AND subject = ANY($2::bytea[])
 UNION ALL
 (SELECT 'grants', NULL, NULL, NULL, NULL, NULL, NULL FROM reclaim_grants WHERE state = 'open' LIMIT 1);
 
