@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from watchword.handlers.errors import Denied, WatchwordError
 from watchword.handlers.operators.sessions import Session, find_session
+from watchword.streams.console.client_certificates import certificate_of
 from watchword.streams.console.forms import Form, check_origin, one, read_form
 from watchword.streams.console.office import Office
 from watchword.streams.console.problems import Told, told
@@ -50,6 +51,7 @@ class Site:
     """Whose forms are taken: this site's own origin, by each of its names."""
     session_life: timedelta
     has_oidc: bool = False
+    has_certificates: bool = False
     extra: Sequence[BaseRoute] = field(default=())
 
     def routes(self, doors: Sequence[Door]) -> list[BaseRoute]:
@@ -72,9 +74,14 @@ class Site:
         return await read_form(request)
 
     async def session_of(self, request: Request) -> Session | None:
-        """Return the visitor's session."""
+        """Return the visitor's session; one that a certificate opened is its holder's alone."""
         text = self.cookies.read(request)
-        return None if text is None else await find_session(self.office.database, text)
+        session = None if text is None else await find_session(self.office.database, text)
+        if session is not None and session.certificate is not None:
+            shown = certificate_of(request)
+            if shown is None or session.certificate not in shown.names:
+                return None
+        return session
 
     def _resource(self, pages: dict[str, Page]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:

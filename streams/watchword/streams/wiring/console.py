@@ -62,7 +62,9 @@ def console_options(settings: Settings, office: Office) -> ConsoleOptions:
     console = settings.console
     tls = None
     if console.tls_certificate_file is not None and console.tls_key_file is not None:
-        tls = TlsFiles(console.tls_certificate_file, console.tls_key_file)
+        tls = TlsFiles(
+            console.tls_certificate_file, console.tls_key_file, console.client_ca_file
+        )
     if console.host not in {"127.0.0.1", "::1", "localhost"} and console.public_url is None:
         raise ConfigRefused(
             ["console.public_url: required where others can reach the console (console.host)"]
