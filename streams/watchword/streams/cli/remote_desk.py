@@ -60,7 +60,9 @@ class RemoteDesk:
             "state": wanted.state or "all",
             "tenant": wanted.tenant,
             "site": wanted.site,
+            "pool": wanted.pool,
             "attestor": wanted.attestor,
+            "csr": wanted.csr,
             "after": wanted.after,
             "limit": limit,
         }

@@ -6,9 +6,9 @@ from uuid import UUID
 import pytest
 
 from watchword.handlers.operators.overview import least_id
+from watchword.streams.console.forms import safe_next
 from watchword.streams.console.pages.overview import bars
 from watchword.streams.console.rendering import briefly, fingerprint, lasting, moment, said
-from watchword.streams.console.site import safe_next
 
 
 def test_nothing_in_a_text_turns_hides_or_overwrites_what_stands_around_it() -> None:

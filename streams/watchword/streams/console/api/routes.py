@@ -107,7 +107,7 @@ class _Resource:
 
         # Step 3
         path = {name: str(value) for name, value in request.path_params.items()}
-        result = await operation.run(Asked(desk, self._office.reasons, path), given)
+        result = await operation.run(Asked(desk, self._office, path), given)
 
         # Step 4
         match result:

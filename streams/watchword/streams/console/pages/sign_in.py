@@ -19,11 +19,11 @@ from watchword.handlers.operators.sessions import (
     open_by_token,
 )
 from watchword.streams.console.client_certificates import certificate_of
-from watchword.streams.console.forms import one
+from watchword.streams.console.forms import one, safe_next
 from watchword.streams.console.oidc import STATE_SECONDS, OpenIdProvider
 from watchword.streams.console.problems import Told
 from watchword.streams.console.rendering import render
-from watchword.streams.console.site import Site, safe_next, wrong, wrong_page
+from watchword.streams.console.site import Site, wrong, wrong_page
 from watchword.streams.console.visit import NO_STORE, see
 
 CALLBACK: Final = "/sign-in/oidc/back"
