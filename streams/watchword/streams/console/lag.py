@@ -42,6 +42,8 @@ class Lag:
     age_s: float = 0.0
     """How long ago that was."""
     problem: str | None = None
+    is_configured: bool = True
+    """Whether there is a Kafka to ask."""
 
 
 class LagReader:
@@ -146,4 +148,4 @@ async def _started(client: Any) -> AsyncGenerator[Any]:  # noqa: ANN401 - aiokaf
 
 async def not_configured() -> Lag:
     """Return that there is no Kafka to ask."""
-    return Lag(None, problem=NOT_CONFIGURED)
+    return Lag(None, problem=NOT_CONFIGURED, is_configured=False)
