@@ -20,7 +20,7 @@ from watchword.schemas.ids import ROOT
 from watchword.streams.cli.acting import ACTING, Acting, operating
 from watchword.streams.cli.durations import duration
 from watchword.streams.cli.options import SHOWN, Shown
-from watchword.streams.cli.output import say, show_one, show_rows
+from watchword.streams.cli.output import say, show_made, show_one, show_rows
 
 app = App(name="operators", help="Who may use the API and the console.")
 
@@ -59,7 +59,7 @@ async def create(
     row = {name: value for name, value in created.row.items() if name != "secret_sha256"}
     if options.form == "table":
         say("This is shown once. Keep it in a file that nobody else reads, never in arguments.")
-    show_one(row | {"token": created.text}, options.form)
+    show_made(row, "token", created.text, options.form)
 
 
 @app.command
