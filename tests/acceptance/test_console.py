@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from tests.support.browser import barriers, browsing, complaints, needs_chromium, overflow
 from tests.support.console_process import HOSTILE, OWN_KIND, Running, furnish, running_console
 from tests.support.folders import ROOT
 from tests.support.postgres import Databases
 from watchword.handlers.operators.access import OperatorRole
+from watchword.streams.console.problems import Told
+from watchword.streams.console.site import wrong_page
 
 pytestmark = [
     pytest.mark.postgres,
@@ -312,6 +314,30 @@ async def test_a_token_is_made_shown_once_and_revoked(console: Running, visit: V
 
     revoked = await console.bench.one("SELECT revoked_at FROM tokens WHERE id = $1", name)
     assert revoked is not None
+
+
+async def test_a_list_that_cannot_be_refreshed_is_not_shown_as_new(visit: Visit) -> None:
+    """A page that refreshes itself and fails in silence shows yesterday's fleet as today's."""
+    page = await visit("viewer")
+    await page.goto("/nodes")
+    away = wrong_page(Told(503, "PostgreSQL is away; nothing was half done."), again="/nodes")
+
+    async def answer(route: Route) -> None:
+        if route.request.headers.get("hx-request") == "true":
+            await route.fulfill(
+                status=503, body=bytes(away.body), headers={"Content-Type": "text/html"}
+            )
+        else:
+            await route.continue_()
+
+    await page.route("**/nodes?**", answer)
+    await page.get_by_label("Pool").fill("web")
+    await page.get_by_label("Pool").press("Enter")
+
+    await page.get_by_role("heading", name="Away for the moment").wait_for()
+    assert await page.locator("#results").count() == 0
+    await page.get_by_role("link", name="Try again").click()
+    await page.locator("#results").wait_for()
 
 
 async def test_signing_out_ends_the_session(visit: Visit) -> None:

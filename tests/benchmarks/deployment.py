@@ -17,7 +17,7 @@ import httpx
 from tests.support.folders import ROOT, server_folder
 from watchword.handlers.crypto.keyfiles import load_worker_keys
 from watchword.streams.dev.free_ports import free_port
-from watchword.streams.dev.kafka import EmbeddedKafka
+from watchword.streams.dev.kafka import EmbeddedKafka, KafkaOptions
 from watchword.streams.dev.postgres import EmbeddedPostgres
 from watchword.streams.simulator.fleet import SealTo, Token
 
@@ -85,7 +85,7 @@ async def servers() -> AsyncGenerator[Servers]:
     """Start the servers on fresh folders, and make keys and topics; remove everything afterwards."""
     with server_folder("bench") as folder:
         postgres = EmbeddedPostgres(folder / "postgres", durable=True)
-        kafka = EmbeddedKafka(folder / "kafka")
+        kafka = EmbeddedKafka(folder / "kafka", KafkaOptions(start_s=300.0))
         try:
             await asyncio.gather(postgres.start(), kafka.start())
             (folder / "watchword.toml").write_text(_configuration(folder), encoding="utf-8")

@@ -270,6 +270,18 @@ GUARDS: tuple[Guard, ...] = (
         f"{_CONSOLE}/test_pages.py::test_a_form_of_somebody_else_does_nothing",
     ),
     Guard(
+        "who is taken out is out",
+        "10",
+        "nobody_is_taken_out",
+        f"{_CONSOLE}/test_certificates.py::test_an_operator_who_is_taken_out_is_out_at_once",
+    ),
+    Guard(
+        "a certificate's session needs it",
+        "10",
+        "cookies_are_enough",
+        f"{_CONSOLE}/test_certificates.py::test_a_session_is_of_no_use_without_its_certificate",
+    ),
+    Guard(
         "authors have their own role",
         "3",
         "authors_speak_as_we_do",

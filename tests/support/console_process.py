@@ -8,11 +8,15 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
 import httpx
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
 
+from tests.support.certificates import name_of, signed
 from tests.support.doorman import Doorman, asks
 from tests.support.joins import Bench, join_bench
 from tests.support.operators import ADA
@@ -73,6 +77,8 @@ async def running_console(dsn: str, folder: Path) -> AsyncGenerator[Running]:
     port, health = free_port(), free_port()
     key = folder / "session.key"
     key.write_bytes(os.urandom(32))
+    (folder / "keys").mkdir()
+    (folder / "keys" / "ca.cert.pem").write_bytes(_ca_that_ends_soon())
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("WATCHWORD_", "PG"))}
     process = subprocess.Popen(
         [sys.executable, "-m", "watchword.streams.cli", "console"],
@@ -83,6 +89,7 @@ async def running_console(dsn: str, folder: Path) -> AsyncGenerator[Running]:
             "WATCHWORD_CONSOLE__PORT": str(port),
             "WATCHWORD_CONSOLE__HEALTH_PORT": str(health),
             "WATCHWORD_CONSOLE__SESSION_KEY_FILE": str(key),
+            "WATCHWORD_KEYS__DIRECTORY": str(folder / "keys"),
             "HOME": str(folder),
         },
     )
@@ -129,6 +136,15 @@ async def furnish(running: Running) -> dict[str, str]:
         "refusal": str(refusal),
         "command": str(command.id),
     }
+
+
+def _ca_that_ends_soon() -> bytes:
+    name, ca_key = (
+        name_of("Watchword node CA, fleet.example"),
+        ec.generate_private_key(ec.SECP256R1()),
+    )
+    certificate = signed(name, ca_key, name, ca_key, ends=timedelta(days=12, hours=3))
+    return certificate.public_bytes(Encoding.PEM)
 
 
 def _id(text: str) -> UUID:

@@ -56,9 +56,15 @@ def test_the_secret_stands_once_on_standard_output(watchword: Command) -> None:
     watchword("pools", "create", "acme", "gpu")
     done = watchword("tokens", "create", "acme", "gpu")
 
-    text = done.stdout.splitlines()[-1].split()[-1]
-    parse_token(text)
+    parse_token(done.stdout.splitlines()[-1])
+    assert done.stdout.count("ww1.") == 1
     assert "ww1." not in done.stderr
+    for made, head in (
+        (watchword("images", "create", "acme", "gpu"), "wi1."),
+        (watchword("operators", "create", "ci"), "wo1."),
+    ):
+        assert made.stdout.splitlines()[-1].startswith(head)
+        assert made.stdout.count(head) == 1
 
 
 @pytest.mark.parametrize(

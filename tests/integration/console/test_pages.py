@@ -291,11 +291,56 @@ async def test_ten_thousand_waiting_joins_are_a_page(bench: Bench, console: Desk
     )
 
     assert 'class="count">10000<' in page
+    assert "<option>200</option>" in page
     assert page.count('name="seen"') == 20
     assert len(page) < 200_000
     assert len(values) == 200
     assert done.status_code == 303
     assert await bench.one("SELECT count(*) FROM join_requests WHERE state = 'approved'") == 200
+
+
+async def test_a_join_is_found_by_the_fingerprint_that_its_agent_prints(
+    bench: Bench, console: Desks
+) -> None:
+    """Of ten thousand that wait an operator wants the one whose technician is on the telephone."""
+    for name in ("m1", "m2", "m3"):
+        await waits(bench, name)
+    rows = await bench.fetch("SELECT encode(csr_sha256, 'hex') AS digits FROM join_requests")
+    digits = [str(row["digits"]) for row in rows]
+    visitor = await console.visitor("viewer")
+    copied = f" {digits[1][:4].upper()} {digits[1][4:8]}:{digits[1][8:12]} "
+
+    page = (await visitor.get("/waiting", params={"csr": copied, "pool": "web"})).text
+    other = (await visitor.get("/waiting", params={"csr": copied, "pool": "db"})).text
+    wrong = await visitor.get("/waiting?csr=xyz")
+
+    shown = page.replace(" ", "")
+    assert [digit in shown for digit in digits] == [False, True, False]
+    assert "Nobody waits here" in other
+    assert wrong.status_code == 400
+    assert "1 to 64 hexadecimal digits" in wrong.text
+
+
+async def test_after_an_act_the_list_has_the_filters_that_it_had(
+    bench: Bench, console: Desks
+) -> None:
+    """Who works through one tenant's rack wants the next page of it, and not everybody's; and to be sent nowhere else."""
+    seen = [await waits(bench, name) for name in ("m1", "m2", "m3", "m4")]
+    visitor = await console.visitor()
+    page = (await visitor.get("/waiting?tenant=acme&limit=100&choose=all&done=rejected")).text
+    back = page.partition('name="back" value="')[2].partition('"')[0].replace("&amp;", "&")
+    assert back == "/waiting?tenant=acme&limit=100"
+    act = {"decision": "approve", "form_token": form_token(page)}
+
+    for one, said, leads in (
+        (seen[0], back, "/waiting?tenant=acme&limit=100&done=approved"),
+        (seen[1], "https://evil.example/waiting?x=y", "/waiting?x=y&done=approved"),
+        (seen[2], "//evil.example", "/waiting?done=approved"),
+        (seen[3], "", "/waiting?done=approved"),
+    ):
+        data = act | {"seen": f"{one['id']}:{one['version']}", "back": said}
+        done = await visitor.post("/waiting/decide", data=data)
+        assert done.headers["Location"] == leads
 
 
 async def test_what_a_form_gets_wrong_is_said_and_nothing_is_done(
@@ -344,11 +389,15 @@ async def test_refusals_are_written_to_a_file_by_their_filters(
     visitor = await console.visitor("viewer")
 
     answer = await visitor.get("/refusals/export?format=native&reason=elsewhere&period=1h")
+    asked = await bench.one("SELECT request_id FROM refusals WHERE reason = 'elsewhere'")
+    by_request = (await visitor.get("/refusals", params={"requestId": str(asked)})).text
 
     assert "attachment" in answer.headers["Content-Disposition"]
     (line,) = answer.text.splitlines()
     assert json.loads(line)["reason"] == "elsewhere"
     assert UUID(json.loads(line)["id"]).version == 7
+    assert by_request.count('scope="row"') == 1
+    assert f'name="requestId" value="{asked}"' in by_request
 
 
 async def test_without_postgresql_there_is_a_page_that_says_so(console: Desks) -> None:
@@ -366,6 +415,8 @@ async def test_without_postgresql_there_is_a_page_that_says_so(console: Desks) -
             assert answer.status_code == 503
             assert "PostgreSQL is away" in answer.text
             assert "nothing was half done" in answer.text
+        looked = await client.get("/nodes?state=active")
+        assert '<a href="/nodes?state=active">Try again</a>' in looked.text
 
 
 async def test_nobody_is_sent_elsewhere_after_signing_in(bench: Bench, console: Desks) -> None:

@@ -27,6 +27,7 @@ from watchword.schemas.topics import (
     tenant_refusals_topic,
     tenant_topic,
 )
+from watchword.streams.console.lag import LagReader
 from watchword.streams.kafka_clients import KafkaConnection
 from watchword.streams.topics.access import Access
 from watchword.streams.topics.admin import apply, differences
@@ -42,6 +43,7 @@ ACCESS = Access(
     gateways=("User:gateway",),
     workers=("User:worker",),
     relays=("User:relay",),
+    consoles=("User:console",),
     siems=("User:siem",),
     tenant_siems={"acme": "User:acme-siem"},
     tenant_topics=("acme", "globex"),
@@ -69,6 +71,8 @@ PARTS = {
     "relay": Part(
         frozenset((NODE_EVENTS, JOIN_REFUSED, JOIN_REFUSED_OCSF, ACME, GLOBEX)), frozenset(), frozenset()
     ),
+    # It may look at what the group has committed, and not commit.
+    "console": Part(frozenset(), frozenset(), frozenset(("watchword-verifier",))),
     "siem": Part(frozenset(), frozenset((JOIN_REFUSED, JOIN_REFUSED_OCSF)), frozenset(("siem-splunk",))),
     "acme-siem": Part(frozenset(), frozenset((ACME,)), frozenset(("siem.acme.elastic",))),
 }  # fmt: skip
@@ -150,6 +154,17 @@ async def test_a_role_can_do_its_part_and_nothing_else(secured: Login, role: str
     can = await tried(secured.connection(role))
 
     assert (can.write, can.read, can.join) == (part.writes, part.reads, part.groups)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_console_sees_how_far_the_workers_are_behind(secured: Login) -> None:
+    """It tells operators a number, and must not be able to read a request for it; who may not look is told so."""
+    for role, records in (("console", True), ("stranger", False)):
+        reader = LagReader(secured.connection(role), "watchword-verifier", patience_s=60)
+        found = await reader.read()
+        await reader.stop()
+        assert (found.records is not None) == records, found
+        assert (found.problem is None) == records
 
 
 @pytest.mark.asyncio(loop_scope="module")

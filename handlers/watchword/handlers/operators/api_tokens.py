@@ -66,7 +66,7 @@ async def create_api_token(database: Database, actor: Actor, order: ApiTokenOrde
             expires_at=None if order.expires_in is None else now + order.expires_in,
         )
         stored = await store.create_token(connection, row, actor.who, now)
-        await record(connection, actor, _act("operator-token.created", stored), now)
+        await record(connection, actor, granted_access("operator-token.created", stored), now)
     return Created(stored, made.text)
 
 
@@ -91,7 +91,7 @@ async def revoke_api_token(database: Database, actor: Actor, token: str) -> Row:
     async with database.transaction() as connection:
         now = await operators.clock(connection)
         row = await store.revoke_token(connection, token, now)
-        await record(connection, actor, _act("operator-token.revoked", row), now)
+        await record(connection, actor, granted_access("operator-token.revoked", row), now)
     return row
 
 
@@ -117,7 +117,8 @@ async def access_by_token(database: Database, shown: NamedSecret) -> Access:
     return Access(f"token:{row['name']}", row["scope"], row["role"])
 
 
-def _act(event_type: str, row: Row) -> Act:
+def granted_access(event_type: str, row: Row) -> Act:
+    """Return the act by which somebody got or lost a row of the table, for the audit log and the journal."""
     expires_at = row["expires_at"]
     detail = {
         "name": row["name"],

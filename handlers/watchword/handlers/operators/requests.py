@@ -5,8 +5,9 @@ a request that has changed since, or was decided by somebody else, is a `Conflic
 are decided all together or not at all.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
@@ -23,6 +24,8 @@ STATES = ("pending", "approved", "rejected", "expired", "consumed")
 MAX_PAGE = 1000
 MAX_TOGETHER = 200
 """Requests that one decision can be about: nobody has looked at more."""
+
+_DIGITS = re.compile(r"[0-9a-f]{1,64}")
 
 _CLAIMED = "claimed"
 """Facts of an attestor whose names begin so are the machine's own words."""
@@ -48,7 +51,7 @@ async def list_requests(
     """Return a page of join requests by id, oldest first, in the form of `show_requests`.
 
     Raises:
-        BadArgument: a state that there is not, or a page that is too long.
+        BadArgument: a state that there is not, a CSR that is no beginning of a SHA-256, or a page that is too long.
     """
     if wanted.state is not None and wanted.state not in STATES:
         message = f"state: one of {', '.join(STATES)}"
@@ -56,9 +59,20 @@ async def list_requests(
     if not 0 < limit <= MAX_PAGE:
         message = f"limit: 1 to {MAX_PAGE}"
         raise BadArgument(message)
+    if wanted.csr is not None:
+        wanted = replace(wanted, csr=_csr_prefix(wanted.csr))
     async with database.transaction() as connection:
         rows = await approvals.list_requests(connection, wanted, limit)
     return [shown(row) for row in rows]
+
+
+def _csr_prefix(text: str) -> str:
+    """Return the digits of a fingerprint that a person copied, in groups or not."""
+    digits = "".join(text.split()).replace(":", "").lower()
+    if _DIGITS.fullmatch(digits) is None:
+        message = "csr: the beginning of its SHA-256, 1 to 64 hexadecimal digits"
+        raise BadArgument(message)
+    return digits
 
 
 async def show_requests(database: Database, ids: Sequence[UUID]) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Sessions of the console: opened by a link that is good once, by an API token, or by an identity provider."""
+"""Sessions of the console: opened by a link that is good once, an API token, a client certificate, or an identity provider."""
 
 import hmac
 from dataclasses import dataclass, field
@@ -11,6 +11,11 @@ from watchword.handlers.errors import BadArgument, Denied
 from watchword.handlers.operators.access import ROLES, Access, OperatorRole
 from watchword.handlers.operators.actor import Actor
 from watchword.handlers.operators.api_tokens import access_by_token, parse_api_token
+from watchword.handlers.operators.certificates import (
+    ClientCertificate,
+    access_by_certificate,
+    is_certificate,
+)
 from watchword.handlers.operators.places import label
 from watchword.handlers.store import access as store
 from watchword.handlers.store import operators
@@ -39,6 +44,8 @@ class Session:
     id: str
     access: Access
     expires_at: datetime
+    certificate: str | None = None
+    """The name of the client certificate that opened it: without one of that name it is closed to whoever has its cookie."""
 
 
 async def create_link(
@@ -93,6 +100,18 @@ async def open_by_token(database: Database, text: str, life: timedelta, cluster:
         return await _open(connection, access, life, f"token {shown.id}", shown.id, cluster)
 
 
+async def open_by_certificate(
+    database: Database, shown: ClientCertificate, life: timedelta, cluster: str
+) -> Opened:
+    """Open a session by a client certificate, which ends with it and with its operator's row; raises `Denied`."""
+    found = await access_by_certificate(database, shown)
+    async with database.transaction() as connection:
+        now = await operators.clock(connection)
+        life = min(life, shown.not_after - now)
+        by = f"client certificate {found.name}"
+        return await _open(connection, found.access, life, by, found.id, cluster)
+
+
 async def open_by_identity(
     database: Database, access: Access, life: timedelta, issuer: str, cluster: str
 ) -> Opened:
@@ -111,7 +130,10 @@ async def find_session(database: Database, text: str) -> Session | None:
         row = await store.session(connection, shown.id)
     if row is None or not _is_same(row, shown):
         return None
-    return Session(shown.id, Access(row["who"], row["scope"], row["role"]), row["expires_at"])
+    name: str | None = row["token_name"]
+    by_certificate = name is not None and is_certificate(row["token_id"], name)
+    access = Access(row["who"], row["scope"], row["role"])
+    return Session(shown.id, access, row["expires_at"], name if by_certificate else None)
 
 
 async def close_session(database: Database, session: Session) -> None:

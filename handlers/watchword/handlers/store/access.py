@@ -1,5 +1,6 @@
 """Statements about who may use the API and the console, in the transaction of whoever calls."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,6 +19,8 @@ class _Statements:
     lock_token: str
     revoke_token: str
     token: str
+    admit_certificate: str
+    certificates: str
     add_link: str
     lock_link: str
     use_link: str
@@ -88,6 +91,37 @@ async def token(connection: Connection, token_id: str) -> Row | None:
     return None if row is None else dict(row)
 
 
+async def admit_certificate(connection: Connection, row: SecretRow, by: str, now: datetime) -> Row:
+    """Add the operator of a certificate's name; raises `Conflict` if it is let in, `NotFound` without its tenant.
+
+    One who was taken out comes back without the sessions of before.
+    """
+    try:
+        made = await connection.fetchrow(
+            _SQL.admit_certificate,
+            row.id,
+            row.secret_sha256,
+            row.who,
+            row.scope,
+            row.role,
+            row.expires_at,
+            now,
+            by,
+        )
+    except asyncpg.ForeignKeyViolationError as error:
+        message = f"no tenant {row.scope}"
+        raise NotFound(message) from error
+    if made is None:
+        message = f"{row.who} is let in already: revoke {row.id} first"
+        raise Conflict(message)
+    return dict(made)
+
+
+async def certificates(connection: Connection, ids: Sequence[str]) -> list[Row]:
+    """Return the usable ones of these: `id`, `secret_sha256`, `name`, `scope`, `role`."""
+    return [dict(row) for row in await connection.fetch(_SQL.certificates, ids)]
+
+
 async def add_link(connection: Connection, row: SecretRow) -> Row:
     """Add a link that lets somebody in once."""
     made = await connection.fetchrow(
@@ -126,7 +160,7 @@ async def open_session(
 
 
 async def session(connection: Connection, session_id: str) -> Row | None:
-    """Return a session that is open: `secret_sha256`, `who`, `scope`, `role`, `expires_at`."""
+    """Return a session that is open: `secret_sha256`, `who`, `scope`, `role`, `expires_at`, and its token's id and name."""
     row = await connection.fetchrow(_SQL.session, session_id)
     return None if row is None else dict(row)
 

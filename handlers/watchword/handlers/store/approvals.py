@@ -33,13 +33,18 @@ _SQL = load(_Statements, "approvals.sql")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFilter:
-    """Which join requests; None narrows nothing. `after` is the id that the page before ended with."""
+    """Which join requests; None narrows nothing. `after` is the id that the page before ended with.
+
+    `csr` is the beginning of the CSR's SHA-256 in hexadecimal digits, as an agent prints it.
+    """
 
     state: str | None = None
     tenant: str | None = None
     site: str | None = None
     attestor: str | None = None
     after: UUID | None = None
+    pool: str | None = None
+    csr: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,8 @@ async def list_requests(connection: Connection, wanted: RequestFilter, limit: in
         wanted.attestor,
         wanted.after,
         limit,
+        wanted.pool,
+        wanted.csr,
     )
     return [_row(row) for row in rows]
 

@@ -10,7 +10,7 @@ from watchword.handlers.operators.images import ImageOrder
 from watchword.streams.cli.acting import ACTING, Acting, operating
 from watchword.streams.cli.durations import duration
 from watchword.streams.cli.granting import GRANTING, LISTING, Granting, Listing, pair
-from watchword.streams.cli.output import say, show_one, show_rows
+from watchword.streams.cli.output import say, show_made, show_rows
 
 app = App(name="images", help="Images whose machines may join.")
 
@@ -75,7 +75,7 @@ async def create(
     row = {name: value for name, value in created.row.items() if name != "secret_sha256"}
     if options.form == "table":
         say("This is shown once. Put it into the image as a file of mode 0600.")
-    show_one(row | {"secret": created.text}, options.form)
+    show_made(row, "secret", created.text, options.form)
 
 
 @app.command(name="list")

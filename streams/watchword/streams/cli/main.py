@@ -88,6 +88,15 @@ def run(arguments: Sequence[str]) -> int:
     except (WatchwordError, TimeoutError, OSError, KeyboardInterrupt) as error:
         _tell(error)
         return exits.exit_code(error)
+    except ExceptionGroup as group:
+        # Of tasks that ran together; what each could not do is told as if it had run alone.
+        known, bugs = group.split((WatchwordError, TimeoutError, OSError))
+        if known is None or bugs is not None:
+            raise
+        errors = _leaves(known)
+        for error in errors:
+            _tell(error)
+        return exits.exit_code(errors[0])
     return result if isinstance(result, int) else exits.OK
 
 
@@ -101,6 +110,13 @@ def _tell(error: BaseException) -> None:
             pass
         case _:
             say(f"watchword: {str(error) or type(error).__name__}")
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found
 
 
 def main() -> None:

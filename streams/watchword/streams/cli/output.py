@@ -58,6 +58,15 @@ def show_one(values: Mapping[str, Any], output: Output) -> None:
         _json({"schemaVersion": SCHEMA_VERSION, **camel(values)})
 
 
+def show_made(values: Mapping[str, Any], name: str, secret: str, output: Output) -> None:
+    """Write one thing with its secret: in a table alone on the last line, so that `tail -n1` gives it to a file."""
+    if output != "table":
+        show_one({**values, name: secret}, output)
+        return
+    show_one(values, output)
+    sys.stdout.write(f"{secret}\n")
+
+
 def _json(value: object) -> None:
     # ASCII only: no text of a machine may move a terminal's cursor.
     sys.stdout.write(f"{json.dumps(value, default=plain_json)}\n")

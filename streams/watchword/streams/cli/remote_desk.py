@@ -2,6 +2,7 @@
 
 import json
 import re
+import ssl
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ _PATIENCE_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class RemoteDesk:
-    """What one API token may see and do. Rows have the names and the text that the API gives them."""
+    """What one operator may see and do at a distance. Rows have the names and the text that the API gives them."""
 
     client: httpx.AsyncClient
 
@@ -59,7 +60,9 @@ class RemoteDesk:
             "state": wanted.state or "all",
             "tenant": wanted.tenant,
             "site": wanted.site,
+            "pool": wanted.pool,
             "attestor": wanted.attestor,
+            "csr": wanted.csr,
             "after": wanted.after,
             "limit": limit,
         }
@@ -247,10 +250,14 @@ class RemoteDesk:
 
 
 @asynccontextmanager
-async def remote_desk(server: str, token: str) -> AsyncGenerator[RemoteDesk]:
-    """Give the desk of whoever the token is for."""
-    headers = {"Authorization": f"Bearer {token}"}
-    async with httpx.AsyncClient(base_url=server, headers=headers, timeout=_PATIENCE_S) as client:
+async def remote_desk(
+    server: str, token: str | None, tls: ssl.SSLContext
+) -> AsyncGenerator[RemoteDesk]:
+    """Give the desk of whoever the token is for; without one, whom the certificate of the TLS context names."""
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(
+        base_url=server, headers=headers, timeout=_PATIENCE_S, verify=tls
+    ) as client:
         yield RemoteDesk(client)
 
 

@@ -57,7 +57,7 @@ DECIDING = Deciding()
 
 
 @app.command(name="list")
-async def list_(
+async def list_(  # noqa: PLR0913 - each is a filter
     *,
     state: Annotated[
         str, Parameter(help="pending, approved, rejected, expired, consumed; or all.")
@@ -65,6 +65,11 @@ async def list_(
     tenant: Annotated[str | None, Parameter(help="Only this tenant's.")] = None,
     site: Annotated[str | None, Parameter(help="Only this site's.")] = None,
     attestor: Annotated[str | None, Parameter(help="Only those of this attestor.")] = None,
+    pool: Annotated[str | None, Parameter(help="Only this pool's.")] = None,
+    csr: Annotated[
+        str | None,
+        Parameter(help="Only those whose CSR's SHA-256 begins so, as the agent prints it."),
+    ] = None,
     after: Annotated[str | None, Parameter(help="The id that the page before ended with.")] = None,
     limit: Annotated[int, Parameter(help="Length of a page, at most 1000.")] = 100,
     options: Reaching = REACHING,
@@ -76,6 +81,8 @@ async def list_(
         site=site,
         attestor=attestor,
         after=None if after is None else node_id(after),
+        pool=pool,
+        csr=csr,
     )
     async with at_desk(options) as desk:
         rows = await desk.list_requests(wanted, limit)

@@ -16,7 +16,7 @@ from watchword.streams.cli.at_desk import (
     at_desk,
 )
 from watchword.streams.cli.durations import duration
-from watchword.streams.cli.output import say, show_one, show_rows
+from watchword.streams.cli.output import say, show_made, show_rows
 
 app = App(name="tokens", help="Join tokens.")
 
@@ -78,7 +78,7 @@ async def create(  # noqa: PLR0913 - what a token has
     row = {name: value for name, value in created.row.items() if name != "secret_sha256"}
     if options.form == "table":
         say("This is shown once. Hand it over in a file or on standard input, never in arguments.")
-    show_one(row | {"token": created.text}, options.form)
+    show_made(row, "token", created.text, options.form)
 
 
 @app.command(name="list")

@@ -43,6 +43,7 @@ def access(settings: Settings) -> Access:
         gateways=found.gateways,
         workers=found.workers,
         relays=found.relays,
+        consoles=found.consoles,
         siems=found.siems,
         tenant_siems=found.tenant_siems,
         tenant_topics=settings.refusals.tenant_topics,

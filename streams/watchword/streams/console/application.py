@@ -76,6 +76,8 @@ class Keys:
     session_key: bytes = field(repr=False)
     session_life: timedelta = timedelta(hours=12)
     oidc: OpenIdProvider | None = None
+    has_certificates: bool = False
+    """Whether TLS asks for client certificates."""
 
 
 def application(office: Office, place: Place, keys: Keys) -> ASGIApp:
@@ -86,10 +88,11 @@ def application(office: Office, place: Place, keys: Keys) -> ASGIApp:
         origins=place.origins,
         session_life=keys.session_life,
         has_oidc=keys.oidc is not None,
+        has_certificates=keys.has_certificates,
     )
     app = Starlette(
         routes=[
-            *api_routes(office),
+            *api_routes(office, place.origins),
             *sign_in.routes(site, place.url, keys.oidc),
             *site.routes(_DOORS),
         ],

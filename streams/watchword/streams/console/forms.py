@@ -1,5 +1,6 @@
 """Forms that come in: bounded, and only from our own pages."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 from urllib.parse import parse_qsl
@@ -13,6 +14,8 @@ _MAX_FIELDS: Final = 1000
 _MAX_DIGITS: Final = 9
 """Of an integer of PostgreSQL."""
 _TYPE: Final = "application/x-www-form-urlencoded"
+
+_NEXT: Final = re.compile(r"/(?:[a-z0-9][A-Za-z0-9/_.-]*)?(?:\?[A-Za-z0-9%&=_.,:+*-]*)?")
 
 Form = Mapping[str, Sequence[str]]
 
@@ -74,6 +77,11 @@ def seen_version(form: Form) -> int:
         message = "what is to be done cannot be read: nothing was done"
         raise BadArgument(message)
     return int(version)
+
+
+def safe_next(text: str) -> bool:
+    """Tell whether an address is a page of ours: nobody is sent elsewhere after signing in or acting."""
+    return _NEXT.fullmatch(text) is not None
 
 
 def check_origin(request: Request, origins: Collection[str]) -> None:

@@ -1,6 +1,6 @@
 """What every resource of the console works with."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from watchword.handlers.operators.desk import Desk
 from watchword.handlers.operators.refusals import Reasons
 from watchword.handlers.store.connection import Database
 from watchword.streams.console.expiries import Expiry
+from watchword.streams.console.lag import Lag, not_configured
 
 
 def _no_attestors() -> Sequence[Mapping[str, Any]]:
@@ -31,6 +32,8 @@ class Office:
     """Rows as `watchword attestors list` shows them."""
     expiries: Callable[[], Sequence[Expiry]] = _no_expiries
     """Certificates in files that this process can read, and when they end."""
+    lag: Callable[[], Awaitable[Lag]] = not_configured
+    """How many requests wait in Kafka."""
     kinds: frozenset[str] = BUILT_IN
     """The registered kinds of commands."""
 

@@ -12,10 +12,11 @@ from watchword.streams.console.webhook import Webhook
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM chain and key of the listener."""
+    """PEM chain and key of the listener, and the CAs whose certificates operators may show."""
 
     certificate: Path
     key: Path
+    client_authorities: Path | None = None
 
 
 def _nobody(url: str) -> OpenIdProvider | None:
@@ -33,7 +34,7 @@ class ConsoleOptions:
     host: str = "127.0.0.1"
     port: int = 8081
     public_url: str | None = None
-    """None: `http://<host>:<port>`, of the port that is listened on."""
+    """None: `http(s)://<host>:<port>`, of the port that is listened on."""
     tls: TlsFiles | None = None
     session_life: timedelta = timedelta(hours=12)
     oidc: Callable[[str], OpenIdProvider | None] = _nobody

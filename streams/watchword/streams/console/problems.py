@@ -47,7 +47,7 @@ class Told:
 
 
 class Unauthenticated(WatchwordError):
-    """Give an API token: `Authorization: Bearer …`."""
+    """Give an API token: `Authorization: Bearer …`; or show a client certificate, where the console asks for one."""
 
 
 def told(error: Exception) -> Told:

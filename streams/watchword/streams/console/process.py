@@ -11,6 +11,7 @@ import uvicorn
 
 from watchword.handlers.errors import ConfigRefused
 from watchword.streams.console.application import Keys, Place, application
+from watchword.streams.console.client_certificates import CertifiedProtocol, ask_for_certificates
 from watchword.streams.console.options import ConsoleOptions, TlsFiles
 from watchword.streams.health import Health, HealthListener
 from watchword.streams.stop_signals import on_stop_signals
@@ -53,7 +54,8 @@ class Console:
         )
         with listening:
             port = listening.getsockname()[1]
-            self.url = options.public_url or f"http://{options.host}:{port}"
+            scheme = "http" if options.tls is None else "https"
+            self.url = options.public_url or f"{scheme}://{options.host}:{port}"
             server = self._server()
             await self._listener.start()
             await server.startup(sockets=[listening])
@@ -81,11 +83,13 @@ class Console:
                 session_key=options.session_key,
                 session_life=options.session_life,
                 oidc=options.oidc(self.url),
+                has_certificates=options.tls is not None
+                and options.tls.client_authorities is not None,
             ),
         )
         config = uvicorn.Config(
             app,
-            http="h11",
+            http=CertifiedProtocol,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -129,6 +133,8 @@ def _tls(files: TlsFiles) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_cert_chain(files.certificate, files.key)
+        if files.client_authorities is not None:
+            ask_for_certificates(context, files.client_authorities)
     except (OSError, ssl.SSLError) as error:
         raise ConfigRefused([f"console TLS: {type(error).__name__}: {error}"]) from error
     return context

@@ -85,8 +85,9 @@ def moment(value: datetime | None) -> Markup | str:
     if value is None:
         return _NONE
     shown = value.astimezone(UTC)
-    template = Markup('<time datetime="{}" title="UTC">{}</time>')
-    return template.format(rfc3339(value), f"{shown:%Y-%m-%d %H:%M:%S}")
+    # Day and time of day each on one line: browsers would break a day at its hyphens.
+    template = Markup('<time datetime="{}" title="UTC"><span>{}</span> <span>{}</span></time>')
+    return template.format(rfc3339(value), f"{shown:%Y-%m-%d}", f"{shown:%H:%M:%S}")
 
 
 def lasting(seconds: float | None) -> str:

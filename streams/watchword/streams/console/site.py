@@ -1,6 +1,5 @@
 """The pages as HTTP resources: who is let in, forms that are ours, and what is said when something is wrong."""
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -15,7 +14,8 @@ from starlette.routing import BaseRoute, Route
 
 from watchword.handlers.errors import Denied, WatchwordError
 from watchword.handlers.operators.sessions import Session, find_session
-from watchword.streams.console.forms import Form, check_origin, one, read_form
+from watchword.streams.console.client_certificates import certificate_of
+from watchword.streams.console.forms import Form, check_origin, one, read_form, safe_next
 from watchword.streams.console.office import Office
 from watchword.streams.console.problems import Told, told
 from watchword.streams.console.rendering import STATIC, render, static_address, static_bytes
@@ -27,7 +27,6 @@ _log = structlog.get_logger(__name__)
 Page = Callable[[Visit], Awaitable[Response]]
 
 _FOR_EVER: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
-_NEXT: Final = re.compile(r"/(?:[a-z0-9][A-Za-z0-9/_.-]*)?(?:\?[A-Za-z0-9%&=_.,:+*-]*)?")
 _SERVER_ERRORS: Final = 500
 
 
@@ -50,6 +49,7 @@ class Site:
     """Whose forms are taken: this site's own origin, by each of its names."""
     session_life: timedelta
     has_oidc: bool = False
+    has_certificates: bool = False
     extra: Sequence[BaseRoute] = field(default=())
 
     def routes(self, doors: Sequence[Door]) -> list[BaseRoute]:
@@ -72,9 +72,14 @@ class Site:
         return await read_form(request)
 
     async def session_of(self, request: Request) -> Session | None:
-        """Return the visitor's session."""
+        """Return the visitor's session; one that a certificate opened is its holder's alone."""
         text = self.cookies.read(request)
-        return None if text is None else await find_session(self.office.database, text)
+        session = None if text is None else await find_session(self.office.database, text)
+        if session is not None and session.certificate is not None:
+            shown = certificate_of(request)
+            if shown is None or session.certificate not in shown.names:
+                return None
+        return session
 
     def _resource(self, pages: dict[str, Page]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
@@ -87,7 +92,7 @@ class Site:
             except ClientDisconnect:
                 return Response(status_code=499, headers=NO_STORE)
             except (WatchwordError, ValidationError) as error:
-                return wrong(error)
+                return wrong(error, again=_again(request))
 
         return answer
 
@@ -104,28 +109,29 @@ class Site:
                 visit = Visit(request, self.office, session, form, token)
             return await page(visit)
         except (WatchwordError, ValidationError) as error:
-            return wrong(error, visit)
+            return wrong(error, visit, _again(request))
 
     def _sign_in(self, request: Request) -> Response:
         if request.method == "POST":
             return HTMLResponse(render("ended.html", {"title": "Signed out"}), 401, NO_STORE)
         if request.headers.get("HX-Request") == "true":
             return Response(status_code=204, headers=NO_STORE | {"HX-Redirect": "/sign-in"})
-        wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        return see("/sign-in", {"next": wanted} if wanted != "/" and safe_next(wanted) else None)
+        wanted = _again(request)
+        return see("/sign-in", {"next": wanted} if wanted != "/" else None)
 
 
-def safe_next(text: str) -> bool:
-    """Tell whether an address is a page of ours: nobody is sent elsewhere after signing in."""
-    return _NEXT.fullmatch(text) is not None
+def _again(request: Request) -> str:
+    """Return the address of a page that was looked at; the first page's for an act, which is not done again by a link."""
+    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return wanted if request.method in {"GET", "HEAD"} and safe_next(wanted) else "/"
 
 
-def wrong(error: Exception, visit: Visit | None = None) -> Response:
+def wrong(error: Exception, visit: Visit | None = None, again: str = "/") -> Response:
     """Say what went wrong, in a page."""
     said = told(error)
     if said.status >= _SERVER_ERRORS:
         _log.error("page failed", error=str(error), kind=type(error).__name__)
-    return wrong_page(said, visit)
+    return wrong_page(said, visit, again)
 
 
 _TITLES: Final = {
@@ -139,13 +145,13 @@ _TITLES: Final = {
 }
 
 
-def wrong_page(said: Told, visit: Visit | None = None) -> Response:
-    """Return a page that says what is wrong."""
+def wrong_page(said: Told, visit: Visit | None = None, again: str = "/") -> Response:
+    """Return a page that says what is wrong, and where to try again."""
     title = _TITLES.get(said.status, "That cannot be done")
     if visit is not None and said.status < _SERVER_ERRORS:
         return visit.page("wrong.html", status=said.status, title=title, detail=said.detail)
     headers = NO_STORE | ({"Retry-After": "2"} if said.status == 503 else {})  # noqa: PLR2004 - away
-    body = render("wrong_alone.html", {"title": title, "detail": said.detail})
+    body = render("wrong_alone.html", {"title": title, "detail": said.detail, "again": again})
     return HTMLResponse(body, said.status, headers)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from watchword.handlers.operators.access import Access
 from watchword.handlers.operators.desk import Desk
 from watchword.handlers.operators.sessions import Session
-from watchword.streams.console.forms import Form
+from watchword.streams.console.forms import Form, one
 from watchword.streams.console.office import Office
 from watchword.streams.console.rendering import render
 
@@ -97,6 +97,12 @@ class Visit:
             status,
             NO_STORE,
         )
+
+    def see_again(self, path: str, done: str) -> Response:
+        """Answer that it is done, and show the list again with the filters that it had."""
+        back = urlsplit(one(self.form, "back"))
+        kept = dict(parse_qsl(back.query)) if back.path == path else {}
+        return see(path, {**kept, "done": done})
 
     def see(self, path: str, **query: str) -> Response:
         """Answer that what was asked for is done, and where to look now."""

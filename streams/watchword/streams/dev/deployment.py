@@ -19,7 +19,7 @@ from watchword.streams.dev.children import Children
 from watchword.streams.dev.data_folder import DataFolder
 from watchword.streams.dev.errors import ServerFailed
 from watchword.streams.dev.free_ports import LOOPBACK
-from watchword.streams.dev.kafka import EmbeddedKafka
+from watchword.streams.dev.kafka import EmbeddedKafka, KafkaOptions
 from watchword.streams.dev.postgres import EmbeddedPostgres
 from watchword.streams.kafka_clients import KafkaConnection
 from watchword.streams.published_trust import publish_trust
@@ -32,6 +32,8 @@ TRUST_DOMAIN = "dev.watchword.internal"
 WISH = Wish(replication_factor=1, min_insync_replicas=1, partitions={})
 
 _READY_S = 90.0
+_START_S = 300.0
+"""Of Kafka, on whatever machine somebody tries this: a slow one is no reason to give up."""
 
 Tell = Callable[[str, float | None], None]
 """Hears of each step, with the seconds that it took."""
@@ -68,9 +70,10 @@ async def deployed(
     async with AsyncExitStack() as stack:
         began = time.monotonic()
         postgres = EmbeddedPostgres(folder.postgres)
-        broker = EmbeddedKafka(folder.kafka)
+        broker = EmbeddedKafka(folder.kafka, KafkaOptions(start_s=_START_S))
         stack.push_async_callback(_stopped, "PostgreSQL", postgres.stop, tell)
         stack.push_async_callback(_stopped, "Kafka", broker.stop, tell)
+        tell("Kafka and PostgreSQL start; before the first time their files are fetched", None)
         async with asyncio.TaskGroup() as group:
             group.create_task(postgres.start())
             group.create_task(broker.start())

@@ -25,7 +25,6 @@ from watchword.streams.dev.server_process import Launch, ServerProcess
 
 _log = logging.getLogger(__name__)
 
-_START_S = 90.0
 _STOP_S = 30.0
 _PORT_TRIES = 5
 _NOT_STARTED = "the embedded Kafka was not started"
@@ -70,6 +69,8 @@ class KafkaOptions:
     """The client port; otherwise a free one, which stays the same over `restart`."""
     cache: Path | None = None
     """The folder of the jars; otherwise `kafka_runtime.default_cache()`."""
+    start_s: float = 90.0
+    """How long a start may take."""
 
 
 class EmbeddedKafka:
@@ -223,7 +224,7 @@ class EmbeddedKafka:
 
     async def _start(self) -> None:
         java = await asyncio.to_thread(self._java_command)
-        deadline = time.monotonic() + _START_S
+        deadline = time.monotonic() + self._options.start_s
         tries = 1
         while not await self._start_once(java, deadline):
             output = "" if self._process is None else self._process.output()
@@ -231,7 +232,11 @@ class EmbeddedKafka:
             await self.kill()
             taken = "Address already in use" in output and self._membership is None
             if was_slow or not taken or tries == _PORT_TRIES:
-                why = f"was not ready within {_START_S:.0f} s" if was_slow else "did not start"
+                why = (
+                    f"was not ready within {self._options.start_s:.0f} s"
+                    if was_slow
+                    else "did not start"
+                )
                 message = f"the embedded Kafka {why}; the end of {self.log}:\n{output}"
                 raise ServerFailed(message)
             self._node = None

@@ -4,7 +4,10 @@ import asyncio
 import json
 import os
 import secrets
+import shlex
+import shutil
 import signal
+import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -198,12 +201,13 @@ async def _console_link(deployment: Deployment) -> str:
 
 def _explain(deployment: Deployment, stage: Stage, console_link: str) -> None:
     """Say what is where, and how to join one more machine by hand."""
-    folder = deployment.folder
+    folder, program = deployment.folder, _program()
     state = folder.agents / f"by-hand-{secrets.token_hex(3)}"
     for line in (
         "",
         f"console        {console_link}",
-        "               lets one person in, once; another link: `watchword operators link`",
+        "               lets one person in, once; for another:",
+        f"               {program} operators link YOUR-NAME --role admin --config {folder.config}",
         f"gateway        {deployment.gateway_url}",
         f"Kafka          {deployment.kafka.bootstrap_servers}",
         f"PostgreSQL     its URL is in {folder.database_url}",
@@ -213,21 +217,29 @@ def _explain(deployment: Deployment, stage: Stage, console_link: str) -> None:
         "",
         "Join one more machine, in another terminal:",
         "",
-        f"  watchword agent bootstrap --state {state} --gateway {deployment.gateway_url} \\",
+        f"  {program} agent bootstrap --state {state} --gateway {deployment.gateway_url} \\",
         f"    --pin {deployment.keys.pin}",
-        f"  watchword agent join --state {state} --gateway {deployment.gateway_url} \\",
+        f"  {program} agent join --state {state} --gateway {deployment.gateway_url} \\",
         f"    --token-file {folder.token}",
         "",
         "Look around:",
         "",
-        f"  watchword nodes list --config {folder.config}",
-        f"  watchword refusals list --config {folder.config}",
-        f"  watchword doctor --config {folder.config}",
+        f"  {program} nodes list --config {folder.config}",
+        f"  {program} refusals list --config {folder.config}",
+        f"  {program} doctor --config {folder.config}",
         "",
         "Events appear here as they happen. Ctrl-C stops everything.",
         "",
     ):
         stage.line(line)
+
+
+def _program() -> str:
+    """Return how this program is called: by its name where a shell finds it, else by its place."""
+    called, known = Path(sys.argv[0]), shutil.which("watchword")
+    if called.name != "watchword" or (known and Path(known).resolve() == called.resolve()):
+        return "watchword"
+    return shlex.quote(str(called))
 
 
 async def _follow(deployment: Deployment, stage: Stage) -> None:

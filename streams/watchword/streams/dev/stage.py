@@ -51,8 +51,10 @@ class Stage:
             what = f"{body['refusal']}: {body['suppressed']} held back"
             style = "magenta"
         else:
-            what = f"{body.get('refusal')} ({body.get('severity')}) tenant {body.get('tenant')}"
-            style = "yellow"
+            # An alert about several reasons has no refusal of its own; what happened to a node has a node.
+            subject = body.get("refusal") or body.get("nodeId") or body.get("kind") or ""
+            severity = f" ({body['severity']})" if body.get("severity") else ""
+            what, style = f"{subject}{severity} tenant {body.get('tenant')}".strip(), "yellow"
         self._console.print(
             Text.assemble(("event    ", "dim"), (kind.ljust(29), style), _plain(what))
         )

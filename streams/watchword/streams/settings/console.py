@@ -59,6 +59,10 @@ class ConsoleSettings(Section):
     tls_key_file: Path | None = None
     """PEM key of that certificate, mode 0600."""
 
+    client_ca_file: Path | None = None
+    """PEM of the CAs whose client certificates let operators in, as `watchword operators admit` says of their names.
+    TLS has to end here (`tls_certificate_file`): what a proxy says of certificates is not believed."""
+
     session_key_file: Path | None = None
     """A file of at least 32 random bytes that signs session cookies, the same for all consoles of a deployment.
     Without it each process makes its own: sessions end with it."""

@@ -68,6 +68,8 @@ def rules(settings: Settings) -> Iterator[str]:
     console = settings.console
     if (console.tls_certificate_file is None) != (console.tls_key_file is None):
         yield "console.tls_certificate_file and console.tls_key_file: only together"
+    if console.client_ca_file is not None and console.tls_certificate_file is None:
+        yield "console.client_ca_file: needs console.tls_certificate_file, TLS has to end in the console"
     if console.oidc_issuer is not None and None in {
         console.oidc_client_id,
         console.oidc_client_secret_file,

@@ -122,6 +122,9 @@ class AccessSettings(Section):
     relays: Names = ()
     """What `watchword relay` logs in as."""
 
+    consoles: Names = ()
+    """What `watchword console` logs in as, if it is to show how far the workers are behind."""
+
     siems: Names = ()
     """Who reads the refusals of all tenants, in consumer groups whose names begin with `<siem_group>-`."""
 

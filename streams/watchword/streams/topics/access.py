@@ -21,7 +21,7 @@ from watchword.schemas.topics import (
 )
 from watchword.streams.topics.plan import Step
 
-Operation = Literal["read", "write"]
+Operation = Literal["read", "write", "describe"]
 Resource = Literal["topic", "group"]
 Pattern = Literal["literal", "prefixed"]
 
@@ -48,6 +48,7 @@ class Access:
     gateways: tuple[str, ...] = ()
     workers: tuple[str, ...] = ()
     relays: tuple[str, ...] = ()
+    consoles: tuple[str, ...] = ()
     siems: tuple[str, ...] = ()
     tenant_siems: Mapping[str, str] = field(default_factory=dict[str, str])
     """By tenant: who reads that tenant's own topic, and nothing else."""
@@ -81,6 +82,10 @@ def rules(access: Access) -> Iterator[Rule]:
         own = [tenant_refusals_topic(tenant) for tenant in access.tenant_topics]
         for topic in (NODE_EVENTS, JOIN_REFUSED, JOIN_REFUSED_OCSF, *own):
             yield Rule(one, "topic", topic, "literal", "write")
+    for one in access.consoles:
+        # How far the workers are behind, and no record.
+        yield Rule(one, "topic", JOIN_REQUESTS, "literal", "describe")
+        yield Rule(one, "group", access.worker_group, "literal", "describe")
     for one in access.siems:
         yield Rule(one, "topic", JOIN_REFUSED, "literal", "read")
         yield Rule(one, "topic", JOIN_REFUSED_OCSF, "literal", "read")

@@ -29,7 +29,7 @@ _ANY = 1
 _ALLOW = 3
 _RESOURCES = {"topic": 2, "group": 3}
 _PATTERNS = {"literal": 3, "prefixed": 4}
-_OPERATIONS = {"read": 3, "write": 4}
+_OPERATIONS = {"read": 3, "write": 4, "describe": 8}
 _ALL: Any = None
 """Null in the protocol: no filter. aiokafka's annotations say text."""
 _ANY_HOST = "*"

@@ -1,7 +1,8 @@
-"""Puts a console together: it needs PostgreSQL, and no key of the deployment."""
+"""Puts a console together: it needs PostgreSQL, perhaps asks Kafka how far workers are behind, and has no key of the deployment."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from watchword.handlers.errors import ConfigRefused
 from watchword.handlers.kinds import registry
 from watchword.handlers.operators.refusals import Reasons
 from watchword.streams.console.expiries import expiries
+from watchword.streams.console.lag import Lag, LagReader, not_configured
 from watchword.streams.console.office import Office
 from watchword.streams.console.oidc import OpenIdProvider, Rule
 from watchword.streams.console.options import ConsoleOptions, TlsFiles
@@ -42,13 +44,14 @@ async def run(settings: Settings) -> None:
     url = database_url(settings)
     health = Health()
     attestors = [found.row() for found in found_attestors(settings)]
-    async with open_database(settings, "console") as database:
+    async with open_database(settings, "console") as database, _lag(settings) as lag:
         office = Office(
             database=database,
             cluster=settings.deployment.cluster,
             reasons=Reasons(installed_attestors(settings)),
             attestors=lambda: attestors,
             expiries=partial(expiries, _anchor_files(settings)),
+            lag=lag,
             kinds=registry(settings.deployment.kinds),
         )
         options = console_options(settings, office)
@@ -57,12 +60,25 @@ async def run(settings: Settings) -> None:
             await run_console(options, health)
 
 
+@asynccontextmanager
+async def _lag(settings: Settings) -> AsyncGenerator[Callable[[], Awaitable[Lag]]]:
+    """Give what tells how far the workers are behind; that nobody can tell, where no Kafka is named."""
+    if settings.kafka.bootstrap_servers is None:
+        yield not_configured
+        return
+    reader = LagReader(settings.kafka.connection(), settings.worker.group_id)
+    try:
+        yield reader.read
+    finally:
+        await reader.stop()
+
+
 def console_options(settings: Settings, office: Office) -> ConsoleOptions:
     """Return what the console's process is told; raises `ConfigRefused`."""
     console = settings.console
     tls = None
     if console.tls_certificate_file is not None and console.tls_key_file is not None:
-        tls = TlsFiles(console.tls_certificate_file, console.tls_key_file)
+        tls = TlsFiles(console.tls_certificate_file, console.tls_key_file, console.client_ca_file)
     if console.host not in {"127.0.0.1", "::1", "localhost"} and console.public_url is None:
         raise ConfigRefused(
             ["console.public_url: required where others can reach the console (console.host)"]

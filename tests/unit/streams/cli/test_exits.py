@@ -1,5 +1,7 @@
 """Exit codes: scripts decide by them."""
 
+from importlib import import_module
+
 import pytest
 
 from watchword.handlers import errors
@@ -61,3 +63,27 @@ def test_a_broken_configuration_is_told_line_by_line(
     assert captured.out == ""
     assert "relay.idle_ms (variable WATCHWORD_RELAY__IDLE_MS)" in captured.err
     assert "nonsense (variable WATCHWORD_NONSENSE__X): no such setting" in captured.err
+
+
+def test_what_tasks_could_not_do_together_is_told_as_if_each_had_run_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first thing that a newcomer may see is a server that does not start: a sentence, and no trace of ours."""
+    away = [errors.StoreUnavailable("Kafka is away"), errors.BadArgument("and a port is taken")]
+
+    def raising(error: Exception) -> None:
+        def command(*_: object, **__: object) -> None:
+            raise error
+
+        # By its name: the package gives the function of that name.
+        main = import_module("watchword.streams.cli.main")
+        monkeypatch.setattr(main, "make_app", lambda: command)
+
+    raising(ExceptionGroup("tasks", [ExceptionGroup("inner", away)]))
+    assert run([]) == 69
+    told = capsys.readouterr().err
+    assert told.splitlines() == ["watchword: Kafka is away", "watchword: and a port is taken"]
+
+    raising(ExceptionGroup("tasks", [away[0], ValueError("a bug")]))
+    with pytest.raises(ExceptionGroup):
+        run([])

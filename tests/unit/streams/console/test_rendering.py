@@ -6,9 +6,9 @@ from uuid import UUID
 import pytest
 
 from watchword.handlers.operators.overview import least_id
+from watchword.streams.console.forms import safe_next
 from watchword.streams.console.pages.overview import bars
 from watchword.streams.console.rendering import briefly, fingerprint, lasting, moment, said
-from watchword.streams.console.site import safe_next
 
 
 def test_nothing_in_a_text_turns_hides_or_overwrites_what_stands_around_it() -> None:
@@ -37,7 +37,7 @@ def test_times_are_in_utc_with_what_programs_need() -> None:
     """Two operators in two countries speak of one moment."""
     shown = str(moment(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC) + timedelta(milliseconds=6)))
     assert 'datetime="2026-01-02T03:04:05.006Z"' in shown
-    assert "2026-01-02 03:04:05" in shown
+    assert "<span>2026-01-02</span> <span>03:04:05</span>" in shown
 
 
 def test_a_chart_shows_that_there_was_something() -> None:

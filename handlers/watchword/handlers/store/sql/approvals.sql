@@ -4,6 +4,7 @@ SELECT attestor, csr_sha256, id, state, version, snapshot, tenant, pool, site, r
 FROM join_requests
 WHERE ($1::text IS NULL OR state = $1) AND ($2::text IS NULL OR tenant = $2) AND ($3::text IS NULL OR site = $3)
   AND ($4::text IS NULL OR attestor = $4) AND ($5::uuid IS NULL OR id > $5)
+  AND ($7::text IS NULL OR pool = $7) AND ($8::text IS NULL OR starts_with(encode(csr_sha256, 'hex'), $8))
 ORDER BY id LIMIT $6;
 
 -- requests

@@ -22,8 +22,8 @@ _PART = re.compile(r"\{([a-z]+)\}")
 _ALWAYS = (400, 401, 500, 503)
 _SAID = {
     400: "Something that was given is not usable.",
-    401: "There is no API token, or it is not usable.",
-    403: "The role does not allow it.",
+    401: "There is no API token and no client certificate, or it is not usable.",
+    403: "The role does not allow it, or a page of another origin asked with a certificate.",
     404: "There is no such thing, or it belongs to a tenant outside.",
     409: "Somebody else was first, it has changed since it was seen, or its state does not allow it; nothing was changed.",
     413: "The body is too large.",
@@ -55,7 +55,7 @@ def openapi() -> Json:
             "the whole deployment; what is outside does not exist for it.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "security": [{"token": []}],
+        "security": [{"token": []}, {"certificate": []}],
         "paths": paths,
         "components": {
             "securitySchemes": {
@@ -63,7 +63,11 @@ def openapi() -> Json:
                     "type": "http",
                     "scheme": "bearer",
                     "description": "`watchword operators create`",
-                }
+                },
+                "certificate": {
+                    "type": "mutualTLS",
+                    "description": "`console.client_ca_file`, `watchword operators admit`; without an Authorization header",
+                },
             },
             "schemas": {**definitions.get("$defs", {}), "Problem": _problem()},
         },

@@ -12,6 +12,7 @@ from watchword.handlers.operators.access import OperatorRole
 from watchword.handlers.operators.desk import Desk
 from watchword.handlers.operators.refusals import Reasons
 from watchword.streams.console.api.shapes import Shape
+from watchword.streams.console.office import Office
 
 PREFIX = "/api/v1"
 
@@ -73,11 +74,16 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What an operation works with: the caller's desk, the parts of the path, and what was given."""
+    """What an operation works with: the caller's desk, the parts of the path, and the console's office."""
 
     desk: Desk
-    reasons: Reasons
+    office: Office
     path: Mapping[str, str]
+
+    @property
+    def reasons(self) -> Reasons:
+        """What reasons mean."""
+        return self.office.reasons
 
 
 Result = Mapping[str, Any] | Page | Lines

@@ -30,9 +30,26 @@ class Which(Given):
     state: State = "pending"
     tenant: Short | None = None
     site: Short | None = None
+    pool: Short | None = None
     attestor: Short | None = None
+    csr: Annotated[
+        Short | None,
+        Field(description="The beginning of its CSR's SHA-256, as the agent prints it"),
+    ] = None
     after: UUID | None = None
     limit: Limit = 100
+
+    def wanted(self) -> RequestFilter:
+        """Return the filter."""
+        return RequestFilter(
+            state=None if self.state == "all" else self.state,
+            tenant=self.tenant,
+            site=self.site,
+            attestor=self.attestor,
+            after=self.after,
+            pool=self.pool,
+            csr=self.csr,
+        )
 
 
 class SeenRequest(Given):
@@ -54,14 +71,7 @@ class Decision(Given):
 
 
 async def _list(asked: Asked, given: Which) -> Page:
-    wanted = RequestFilter(
-        state=None if given.state == "all" else given.state,
-        tenant=given.tenant,
-        site=given.site,
-        attestor=given.attestor,
-        after=given.after,
-    )
-    return page(await asked.desk.list_requests(wanted, given.limit), given.limit)
+    return page(await asked.desk.list_requests(given.wanted(), given.limit), given.limit)
 
 
 async def _show(asked: Asked, given: Given) -> Row:

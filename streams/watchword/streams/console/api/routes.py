@@ -1,7 +1,7 @@
 """The operations as HTTP resources: who calls, what is given, what is answered."""
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any, Final
 
 import structlog
@@ -12,11 +12,14 @@ from starlette.routing import BaseRoute, Route
 
 from watchword.handlers.errors import BadArgument, Denied, WatchwordError
 from watchword.handlers.operators.api_tokens import access_by_token, parse_api_token
+from watchword.handlers.operators.certificates import ClientCertificate, access_by_certificate
 from watchword.handlers.operators.desk import Desk
 from watchword.streams.console.api.catalogue import OPERATIONS
 from watchword.streams.console.api.openapi import openapi_bytes
 from watchword.streams.console.api.operation import PREFIX, Asked, Given, Lines, Operation, Page
 from watchword.streams.console.api.shapes import Shape
+from watchword.streams.console.client_certificates import certificate_of
+from watchword.streams.console.forms import check_origin
 from watchword.streams.console.office import Office
 from watchword.streams.console.problems import Told, Unauthenticated, problem, told
 from watchword.streams.result_json import SCHEMA_VERSION, camel, plain_json
@@ -35,8 +38,8 @@ class _MediaType(WatchwordError):
     """A body is application/json."""
 
 
-def api_routes(office: Office) -> list[BaseRoute]:
-    """Return the routes below `/api/v1`."""
+def api_routes(office: Office, origins: Collection[str]) -> list[BaseRoute]:
+    """Return the routes below `/api/v1`. Browsers with a certificate are heard only from pages of these origins."""
     routes: list[BaseRoute] = [
         Route(f"{PREFIX}/openapi.json", _openapi, methods=["GET"]),
     ]
@@ -45,7 +48,7 @@ def api_routes(office: Office) -> list[BaseRoute]:
         by_path.setdefault(operation.path, []).append(operation)
     # A name that stands in the path goes before one that is a parameter.
     for path in sorted(by_path, key=lambda path: path.count("{")):
-        endpoint = _Resource(office, {one.method: one for one in by_path[path]})
+        endpoint = _Resource(office, origins, {one.method: one for one in by_path[path]})
         routes.append(Route(PREFIX + path, endpoint.answer, methods=_EVERY))
     return routes
 
@@ -61,8 +64,11 @@ async def _openapi(request: Request) -> Response:
 class _Resource:
     """One path, with an operation for each of its methods."""
 
-    def __init__(self, office: Office, operations: Mapping[str, Operation]) -> None:
+    def __init__(
+        self, office: Office, origins: Collection[str], operations: Mapping[str, Operation]
+    ) -> None:
         self._office = office
+        self._origins = origins
         self._operations = operations
 
     async def answer(self, request: Request) -> Response:
@@ -88,7 +94,7 @@ class _Resource:
             return problem(said)
 
     async def _answer(self, request: Request, operation: Operation) -> Response:
-        # 1. Whose token this is; nothing else is looked at before.
+        # 1. Whose token or certificate this is; nothing else is looked at before.
         # 2. What is given, and no more.
         # 3. The desk checks tenant and role, and does it.
         # 4. The fields of the answer's shape, and no others.
@@ -101,7 +107,7 @@ class _Resource:
 
         # Step 3
         path = {name: str(value) for name, value in request.path_params.items()}
-        result = await operation.run(Asked(desk, self._office.reasons, path), given)
+        result = await operation.run(Asked(desk, self._office, path), given)
 
         # Step 4
         match result:
@@ -119,6 +125,9 @@ class _Resource:
         )
 
     async def _desk(self, request: Request) -> Desk:
+        shown = certificate_of(request)
+        if shown is not None and "Authorization" not in request.headers:
+            return await self._desk_by_certificate(request, shown)
         kind, _, text = request.headers.get("Authorization", "").partition(" ")
         if kind.lower() != "bearer":
             raise Unauthenticated
@@ -128,6 +137,15 @@ class _Resource:
             message = "the API token is not known, was revoked or has expired"
             raise Unauthenticated(message) from None
         return self._office.desk(access)
+
+    async def _desk_by_certificate(self, request: Request, shown: ClientCertificate) -> Desk:
+        # A browser shows it whoever made it ask; a token has to be sent on purpose.
+        check_origin(request, self._origins)
+        try:
+            found = await access_by_certificate(self._office.database, shown)
+        except Denied as error:
+            raise Unauthenticated(str(error)) from None
+        return self._office.desk(found.access)
 
 
 async def _given(request: Request, operation: Operation) -> Given:

@@ -200,4 +200,6 @@ OVERVIEW: Shape = {
     "nodes": OBJECT,
     "joined_by_5_minutes": COUNTS,
     "refused_by_5_minutes": COUNTS,
+    "lag_records": maybe(WHOLE),
+    "lag_problem": maybe(TEXT),
 }

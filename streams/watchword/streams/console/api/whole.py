@@ -17,6 +17,8 @@ from watchword.streams.console.api.operation import (
 )
 from watchword.streams.console.api.shapes import AUDIT, OVERVIEW
 
+OF_ALL = "the lag is the whole deployment's"
+
 
 class OfTenant(Given):
     """Of which tenant; all that the caller may see if none is named."""
@@ -35,7 +37,11 @@ class WhichAudit(Given):
 
 
 async def _overview(asked: Asked, given: OfTenant) -> Row:
-    return await asked.desk.show_overview(given.tenant)
+    counts = await asked.desk.show_overview(given.tenant)
+    if not asked.desk.access.is_root:
+        return counts | {"lag_records": None, "lag_problem": OF_ALL}
+    lag = await asked.office.lag()
+    return counts | {"lag_records": lag.records, "lag_problem": lag.problem}
 
 
 async def _audit(asked: Asked, given: WhichAudit) -> Page:

@@ -29,6 +29,7 @@ async def show(visit: Visit) -> Response:
         joined=bars(counts["joined_by_5_minutes"]),
         refused=bars(counts["refused_by_5_minutes"]),
         machinery=await show_machinery(visit.office.database) if is_root else None,
+        lag=await visit.office.lag() if is_root else None,
         expiries=[
             (one, (one.not_after - now).total_seconds())
             for one in (visit.office.expiries() if is_root else ())

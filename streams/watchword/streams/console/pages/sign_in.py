@@ -1,4 +1,4 @@
-"""Signing in: by a link that is good once, by an API token, or at an identity provider; and signing out."""
+"""Signing in: by a link that is good once, an API token, a client certificate, or at an identity provider; and signing out."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -9,18 +9,21 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from watchword.handlers.errors import Denied, WatchwordError
+from watchword.handlers.operators.certificates import ClientCertificate
 from watchword.handlers.operators.sessions import (
     Opened,
     close_session,
+    open_by_certificate,
     open_by_identity,
     open_by_link,
     open_by_token,
 )
-from watchword.streams.console.forms import one
+from watchword.streams.console.client_certificates import certificate_of
+from watchword.streams.console.forms import one, safe_next
 from watchword.streams.console.oidc import STATE_SECONDS, OpenIdProvider
 from watchword.streams.console.problems import Told
 from watchword.streams.console.rendering import render
-from watchword.streams.console.site import Site, safe_next, wrong, wrong_page
+from watchword.streams.console.site import Site, wrong, wrong_page
 from watchword.streams.console.visit import NO_STORE, see
 
 CALLBACK: Final = "/sign-in/oidc/back"
@@ -55,11 +58,13 @@ class _FrontDesk:
     async def look(self, request: Request) -> Response:
         """Show the forms. A link is used by its form, not by looking at it: previews of links look, too."""
         return self._forms(
-            link=request.query_params.get("link", ""), then=request.query_params.get("next", "")
+            request,
+            link=request.query_params.get("link", ""),
+            then=request.query_params.get("next", ""),
         )
 
     async def come(self, request: Request) -> Response:
-        """Open a session by a link or a token."""
+        """Open a session by a link, a certificate or a token."""
         site = self._site
         form = await site.form_of(request)
         link, token, then = one(form, "link"), one(form, "token"), one(form, "next")
@@ -67,10 +72,12 @@ class _FrontDesk:
         try:
             if link:
                 opened = await open_by_link(database, link, life, cluster)
+            elif one(form, "by") == "certificate":
+                opened = await open_by_certificate(database, _shown(request), life, cluster)
             else:
                 opened = await open_by_token(database, token, life, cluster)
         except Denied as error:
-            return self._forms(then=then, problem=str(error), status=403)
+            return self._forms(request, then=then, problem=str(error), status=403)
         return self._let_in(opened, then)
 
     async def go(self, request: Request) -> Response:
@@ -118,7 +125,7 @@ class _FrontDesk:
         try:
             access, then = await provider.end(site.cookies.key, cookie, request.query_params)
         except Denied as error:
-            return self._forms(problem=str(error), status=403)
+            return self._forms(request, problem=str(error), status=403)
         opened = await open_by_identity(
             site.office.database, access, site.session_life, provider.issuer, site.office.cluster
         )
@@ -132,16 +139,32 @@ class _FrontDesk:
         return response
 
     def _forms(
-        self, *, link: str = "", then: str = "", problem: str | None = None, status: int = 200
+        self,
+        request: Request,
+        *,
+        link: str = "",
+        then: str = "",
+        problem: str | None = None,
+        status: int = 200,
     ) -> Response:
         values = {
             "title": "Sign in",
             "link": link,
             "then": then if safe_next(then) else "",
             "has_oidc": self._site.has_oidc,
+            "has_certificates": self._site.has_certificates,
+            "certificate": certificate_of(request),
             "problem": problem,
         }
         return HTMLResponse(render("sign_in.html", values), status, NO_STORE)
+
+
+def _shown(request: Request) -> ClientCertificate:
+    shown = certificate_of(request)
+    if shown is None:
+        message = "your browser showed no client certificate"
+        raise Denied(message)
+    return shown
 
 
 def _safely(endpoint: Endpoint) -> Endpoint:

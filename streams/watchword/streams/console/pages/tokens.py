@@ -66,7 +66,7 @@ async def create(visit: Visit) -> Response:
 async def revoke(visit: Visit) -> Response:
     """Let nobody join with one any more."""
     await visit.desk.revoke_token(one(visit.form, "token"), one(visit.form, "why"))
-    return visit.see("/tokens", done="revoked")
+    return visit.see_again("/tokens", done="revoked")
 
 
 DOORS = (

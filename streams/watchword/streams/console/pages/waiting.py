@@ -7,8 +7,7 @@ from starlette.responses import Response
 
 from watchword.handlers.errors import BadArgument, Conflict, NotFound
 from watchword.handlers.operators.nodes import node_id
-from watchword.handlers.operators.requests import Seen
-from watchword.handlers.store.approvals import RequestFilter
+from watchword.handlers.operators.requests import MAX_TOGETHER, Seen
 from watchword.handlers.store.operators import Row
 from watchword.streams.console.api.requests import Which
 from watchword.streams.console.forms import one
@@ -16,6 +15,8 @@ from watchword.streams.console.site import Door
 from watchword.streams.console.visit import Visit
 
 _PAGE = 20
+LENGTHS = (_PAGE, 100, MAX_TOGETHER)
+"""Of a page: at most what is decided together."""
 STATES = ("pending", "approved", "rejected", "expired", "consumed", "all")
 
 
@@ -24,14 +25,7 @@ async def show(visit: Visit) -> Response:
     query = visit.query
     is_all_chosen = query.pop("choose", "") == "all"
     given = Which.model_validate({"limit": _PAGE, **query})
-    wanted = RequestFilter(
-        state=None if given.state == "all" else given.state,
-        tenant=given.tenant,
-        site=given.site,
-        attestor=given.attestor,
-        after=given.after,
-    )
-    rows = await visit.desk.list_requests(wanted, given.limit)
+    rows = await visit.desk.list_requests(given.wanted(), given.limit)
     counts = await visit.desk.show_overview(given.tenant)
     return visit.page(
         "waiting.html",
@@ -41,6 +35,7 @@ async def show(visit: Visit) -> Response:
         states=STATES,
         total=counts["waiting"],
         is_all_chosen=is_all_chosen,
+        lengths=LENGTHS,
         older=visit.address("/waiting", after=rows[-1]["id"], choose=None)
         if len(rows) == given.limit
         else None,
@@ -76,7 +71,7 @@ async def decide(visit: Visit) -> Response:
             seen={chosen.id: chosen.version for chosen in seen},
         )
     done = "approved" if decision == "approve" else "rejected"
-    return visit.see("/waiting", done=done)
+    return visit.see_again("/waiting", done=done)
 
 
 async def _as_now(visit: Visit, ids: Sequence[UUID]) -> list[Row]:
