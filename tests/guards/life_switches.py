@@ -1,7 +1,8 @@
 """What switches the guards of a node's life off: patches of a running interpreter, never loaded by production."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
@@ -13,7 +14,7 @@ from watchword.handlers.join.candidate import Refusal
 from watchword.handlers.join.reading import Nodes
 from watchword.handlers.join.rows import NodeRow
 from watchword.handlers.operators import commands as operator_commands
-from watchword.handlers.store import purging, standing
+from watchword.handlers.store import author_sql, purging, standing
 from watchword.schemas.requests import RENEWAL_ATTESTOR
 from watchword.streams.agent import command_journal, handler_folder
 
@@ -145,6 +146,17 @@ def explanations_see_today() -> None:
     _replace(past.Tail, "touched_node", touched_node)
 
 
+def scratch_is_committed() -> None:
+    """Keep what authors' statements do while somebody explains."""
+
+    @asynccontextmanager
+    async def transaction(self: Any) -> AsyncGenerator[author_sql.AuthorSql]:  # noqa: ANN401
+        async with self._database.transaction() as connection:
+            yield author_sql.AuthorSql(connection)
+
+    _replace(author_sql.Scratch, "transaction", transaction)
+
+
 def facts_are_shown_as_they_are() -> None:
     """Show bytes of an attestor's author in hexadecimal."""
     was = trace.shown
@@ -183,6 +195,7 @@ LIFE_SWITCHES: dict[str, Callable[[], None]] = {
         handlers_may_be_anybodys,
         named_certificates_are_read_once,
         explanations_see_today,
+        scratch_is_committed,
         facts_are_shown_as_they_are,
         purges_forget_uses,
     )

@@ -41,8 +41,7 @@ class Asked:
     def answered(self, candidate: Candidate, answer: Answer) -> None:
         """See `Observer`."""
         del answer
-        if candidate.attestor != "lane":
-            self.incoming.setdefault(candidate.digest, candidate.incoming)
+        self.incoming.setdefault(candidate.digest, candidate.incoming)
 
     def retried(self, why: str) -> None:
         """See `Observer`."""

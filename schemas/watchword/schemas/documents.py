@@ -25,6 +25,7 @@ from watchword.schemas.events import (
     NodeRenewed,
     Recorded,
     RefusalWindow,
+    TrustRotated,
 )
 from watchword.schemas.keyset import KeySet, TrustBundle
 from watchword.schemas.requests import Claims, JoinRequest
@@ -51,6 +52,7 @@ RECORDS: dict[str, type[BaseModel]] = {
     "security.join.refused": JoinRefused,
     "security.join.refused.window": RefusalWindow,
     "security.join.alert": JoinAlert,
+    "trust.rotated": TrustRotated,
     "recorded": Recorded,
 }
 """What is written down, by the name of its schema."""
@@ -68,6 +70,7 @@ _MESSAGES: dict[str, tuple[str, ...]] = {
         "node.command",
         "join.waiting",
         "join.decided",
+        "trust.rotated",
     ),
     topics.JOIN_REFUSED: (
         "security.join.refused",

@@ -309,6 +309,24 @@ class JoinAlert(Event, frozen=True):
     """Up to five requests, to look at the refusals themselves."""
 
 
+class TrustRotated(Event, frozen=True):
+    """A key of the deployment was prepared, activated or retired. Whom agents believe they learn from `trust.bundle` alone."""
+
+    type: Literal["trust.rotated"] = "trust.rotated"
+    kind: Literal["signing", "decryption", "challenge", "ca"]
+    step: Literal["prepared", "activated", "retired"]
+    kid: str
+    """The key that it happened to."""
+    retired: str | None
+    """Activated: the key that was active until then, and is still believed for a while."""
+    compromised: bool
+    """Retired: whether somebody else may have it."""
+    in_hsm: bool
+    """Prepared: whether it is in a PKCS#11 module."""
+    who: str
+    why: str
+
+
 class Recorded(Event, frozen=True):
     """A change that an operator made: `token.created`, `token.revoked`, `tenant.created` and the like.
 

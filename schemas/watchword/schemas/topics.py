@@ -70,8 +70,8 @@ TOPICS: tuple[Topic, ...] = (
     Topic(
         NODE_EVENTS,
         12,
-        "node id; of a join that waits, the id of its join request",
-        "node.joined and what follows in a node's life; join.waiting and what became of it",
+        "node id; of a join that waits, the id of its join request; of a key, keys/<kind>",
+        "node.joined and what follows in a node's life; join.waiting and what became of it; trust.rotated",
         _STAMPED
         | {"retention.ms": str(90 * _DAY_MS), "max.message.bytes": str(EVENT_MAX_BYTES * 2)},
     ),

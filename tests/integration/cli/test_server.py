@@ -25,29 +25,38 @@ async def file_of(running: Running, folder: Path, role: OperatorRole, scope: str
     return file
 
 
-async def test_commands_at_a_distance_do_what_they_do_at_the_database(
-    database: str, watchword: Command, environment: dict[str, str], tmp_path: Path
-) -> None:
-    """An operator's laptop has a token, and no way to PostgreSQL."""
-    away = {name: value for name, value in environment.items() if name != "DATABASE_URL"}
+class Away:
+    """Runs commands where there is no database, at a server."""
 
-    async def remote(
-        file: Path, *arguments: str, code: int = 0
+    def __init__(self, environment: dict[str, str], url: str) -> None:
+        """Take what a process here would be given, and the server's address."""
+        self._environment = {n: value for n, value in environment.items() if n != "DATABASE_URL"}
+        self._url = url
+
+    async def __call__(
+        self, file: Path, *arguments: str, code: int = 0
     ) -> subprocess.CompletedProcess[str]:
+        """Run one with the token of a file; it has to exit with `code`."""
         command = [sys.executable, "-m", "watchword.streams.cli", *arguments]
         done = await asyncio.to_thread(
             subprocess.run,
-            [*command, "--server", running.url, "--api-token-file", str(file)],
+            [*command, "--server", self._url, "--api-token-file", str(file)],
             capture_output=True,
             text=True,
-            env=away,
+            env=self._environment,
             timeout=100,
             check=False,
         )
         assert done.returncode == code, done.stderr
         return done
 
+
+async def test_commands_at_a_distance_do_what_they_do_at_the_database(
+    database: str, watchword: Command, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """An operator's laptop has a token, and no way to PostgreSQL."""
     async with running_console(database, tmp_path) as running:
+        remote = Away(environment, running.url)
         admin = await file_of(running, tmp_path, "admin")
         node = await running.join()
         first, second = [await running.wait_in_line(name) for name in ("m1", "m2")]
@@ -102,3 +111,39 @@ async def test_commands_at_a_distance_do_what_they_do_at_the_database(
     assert "does not answer" in gone.stderr
     secret = admin.read_text().strip()
     assert secret not in json.dumps([gone.stdout, gone.stderr])
+
+
+async def test_nodes_are_told_and_given_back_at_a_distance(
+    database: str, watchword: Command, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Whoever runs a fleet from a laptop stops a node there too, and what a command says comes through as it is."""
+    async with running_console(database, tmp_path) as running:
+        remote = Away(environment, running.url)
+        admin = await file_of(running, tmp_path, "admin")
+        viewer = await file_of(running, tmp_path, "viewer", "acme")
+        node = await running.join()
+        payload = tmp_path / "payload"
+        payload.write_bytes(b"\x00the password is correct-horse")
+        send = ("commands", "send", node, "diag.ping", "--why", "a drill")
+        file = ("--file", str(payload), "--expires-in", "1h", "--json")
+        told = [result(await remote(admin, *send, *file)) for _ in range(2)]
+        kept = await running.bench.fetch("SELECT payload FROM node_command_payloads")
+        assert [bytes(row["payload"]) for row in kept] == [payload.read_bytes()] * 2
+        grant = ("reclaim", "grant", node, "--proof", "join-token:token=t", "--why", "a drill")
+        granted = result(await remote(admin, *grant, "--json"))
+
+        for arguments in (("commands", "list"), ("reclaim", "list", "--node", node)):
+            there = await remote(admin, *arguments, "--json")
+            here = await asyncio.to_thread(watchword, *arguments, "--json")
+            assert json.loads(there.stdout) == json.loads(here.stdout), arguments
+            assert json.loads(there.stdout)["items"]
+
+        cancel = ("commands", "cancel", told[0]["id"], "--version", "1", "--why", "wrong node")
+        assert result(await remote(admin, *cancel, "--json"))["state"] == "cancelled"
+        await remote(admin, *cancel, code=4)
+        await remote(admin, *send, "--version", "7", code=4)
+        await remote(admin, "commands", "send", node, "wipe", "--why", "?", code=2)
+        await remote(admin, "reclaim", "revoke", granted["id"], "--why", "found")
+        await remote(admin, "reclaim", "revoke", granted["id"], "--why", "found", code=4)
+        await remote(admin, "reclaim", "list", code=2)
+        await remote(viewer, *send, code=5)

@@ -18,7 +18,7 @@ from watchword.handlers.crypto.responses import Question
 from watchword.handlers.crypto.signer import LocalSigner
 from watchword.handlers.errors import Conflict
 from watchword.handlers.operators.actor import Actor
-from watchword.handlers.operators.keys import change_keys, check_held
+from watchword.handlers.operators.keys import Changed, change_keys, check_held
 from watchword.handlers.store.connection import Database
 from watchword.streams.worker.key_watch import KeyWatch
 
@@ -108,24 +108,26 @@ async def test_a_change_is_in_audit_log_and_journal_with_who_and_why(worker: Wor
         ADA,
         "signing",
         "prepared",
-        lambda: (None, {"kid": prepare(worker.folder, "signing", now=NOW)}),
+        lambda: (None, Changed(kid=prepare(worker.folder, "signing", now=NOW))),
     )
     async with worker.database.transaction() as connection:
         audit = await connection.fetchrow("SELECT who, action, why, detail FROM audit_log")
-        value = await connection.fetchval(
-            "SELECT convert_from(value, 'UTF8') FROM journal WHERE type = 'trust.rotated'"
+        told = await connection.fetchrow(
+            "SELECT topic, convert_from(value, 'UTF8') AS value FROM journal WHERE type = 'trust.rotated'"
         )
 
     assert audit is not None
     assert (audit["who"], audit["action"], audit["why"]) == ("ada", "trust.rotated", "a test")
-    assert '"who":"ada"' in value
-    assert "PRIVATE" not in value
+    assert told is not None
+    assert told["topic"] == "node.events"
+    assert '"who":"ada"' in told["value"]
+    assert "PRIVATE" not in told["value"]
 
 
 async def test_a_change_that_is_refused_leaves_no_record(worker: Worker) -> None:
-    def wrong() -> tuple[None, dict[str, object]]:
-        activate(worker.folder, "signing", now=NOW)
-        return None, {}
+    def wrong() -> tuple[None, Changed]:
+        kid, _ = activate(worker.folder, "signing", now=NOW)
+        return None, Changed(kid=kid)
 
     with pytest.raises(Conflict):
         await change_keys(worker.database, ADA, "signing", "activated", wrong)

@@ -13,14 +13,14 @@ from datetime import datetime
 from watchword.handlers.attestor import Attestor
 from watchword.handlers.catalog import Catalog
 from watchword.handlers.crypto.join_crypto import JoinCrypto
-from watchword.handlers.definition import is_attestor
+from watchword.handlers.definition import brings_sql, is_attestor
 from watchword.handlers.explain.explanation import Explanation, Recorded, verdict_of
 from watchword.handlers.explain.facts import request_facts, tell
 from watchword.handlers.explain.past import Mark, Moment, Tail
 from watchword.handlers.explain.ports import Archive
 from watchword.handlers.explain.session import PastSession
 from watchword.handlers.explain.steps import steps_of
-from watchword.handlers.explain.trace import NotExplained, Trace, Traced
+from watchword.handlers.explain.trace import Trace, Traced
 from watchword.handlers.join.approvals import ApprovalRules
 from watchword.handlers.join.candidate import (
     Admit,
@@ -36,12 +36,18 @@ from watchword.handlers.join.candidate import (
 )
 from watchword.handlers.join.deciding import World
 from watchword.handlers.join.judging import Judge, JudgingOptions
+from watchword.handlers.join.lane import needs_lane, verify_in
 from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.policy import JoinPolicy
 from watchword.handlers.join.records import Incoming
 from watchword.handlers.join.settlement import decided
 
 _LOW_BITS = (1 << 32) - 1
+
+_OWN_SQL = (
+    "this attestor brings its own SQL: it read its own tables as they are today,"
+    " and what it wrote was rolled back"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,7 @@ class Explainer:
         """Take the collaborators. Of the crypto neither the signer nor the answers are used."""
         self._crypto = crypto
         self._attestors: list[Attestor] = [one for one in attestors if is_attestor(one)]
+        self._with_sql = {one.id for one in self._attestors if brings_sql(one)}
         self._policy = policy
         self._options = options
         self._rules = rules
@@ -108,9 +115,14 @@ class Explainer:
     ) -> Explanation:
         trace = Trace()
         candidate = Candidate(stored.incoming)
-        verified, world = await self._judged(candidate, trace, PastSession(archive, tail, moment))
+        verified, world = await self._judged(
+            candidate, trace, archive, PastSession(archive, tail, moment)
+        )
         steps = steps_of(candidate, trace)
         tell(steps, candidate, verified, world)
+        notes = _notes(candidate)
+        if trace.asked & self._with_sql:
+            notes = (*notes, _OWN_SQL)
         return Explanation(
             request=request_facts(candidate)
             | {
@@ -122,11 +134,11 @@ class Explainer:
             verdict=verdict_of(candidate),
             steps=steps,
             recorded=stored.recorded,
-            notes=tuple(_notes(candidate)),
+            notes=notes,
         )
 
     async def _judged(
-        self, candidate: Candidate, trace: Trace, session: PastSession
+        self, candidate: Candidate, trace: Trace, archive: Archive, session: PastSession
     ) -> tuple[Judgement | None, World | None]:
         """Set the candidate's final judgement; return the one without locks, and what the locks showed."""
         catalog = Catalog([Traced(one, trace) for one in self._attestors])
@@ -137,7 +149,15 @@ class Explainer:
         look = await session.look([], [])
         loader = Loader(session)
         try:
-            await judge.examine([candidate], look, loader)
+            if needs_lane(candidate, judge):
+                async with archive.scratch() as scratch:
+                    await verify_in(
+                        candidate,
+                        scratch,
+                        lambda tx: judge.examine([candidate], look, loader, tx=tx),
+                    )
+            else:
+                await judge.examine([candidate], look, loader)
         finally:
             await loader.close()
         verified = candidate.judgement
@@ -162,7 +182,16 @@ def _moments(stored: Stored, tail: Tail, now: datetime, *, as_of_now: bool) -> l
     found: list[Moment] = []
     at = recorded.at
     own = _own_event(stored, recorded, tail)
-    if own is not None:
+    if recorded.is_repeat:
+        # The other may have come in the same attempt, in this transaction or another one.
+        found.append(
+            Moment(
+                at,
+                lambda event: event.occurred_at > at,
+                "as it was behind others of its attempt",
+            )
+        )
+    elif own is not None:
         seq = own.seq
         found.append(
             Moment(at, lambda event: event.seq >= seq, "as it was when the outcome was written")
@@ -176,7 +205,7 @@ def _moments(stored: Stored, tail: Tail, now: datetime, *, as_of_now: bool) -> l
                 "as it was when the outcome was written",
             )
         )
-        if any(_is_of(mark, recorded) for mark in tail.marks):
+        if recorded.xid is not None and tail.of_transaction(recorded.xid):
             found.append(
                 Moment(
                     at,
@@ -206,15 +235,15 @@ def _own_event(stored: Stored, recorded: Recorded, tail: Tail) -> Mark | None:
     csr = Candidate(stored.incoming).question.csr_sha256
     if csr is None:
         return None
-    return next((m for m in tail.marks if _is_of(m, recorded) and m.is_about(csr)), None)
+    # Behind a savepoint a row has another transaction's number than its event; then the attempt's time tells.
+    marks = tail.about(csr)
+    same = [mark for mark in marks if _is_of(mark, recorded)]
+    same += [mark for mark in marks if mark.occurred_at == recorded.at]
+    return next(iter(same), None)
 
 
-def _notes(candidate: Candidate) -> Sequence[str]:
+def _notes(candidate: Candidate) -> tuple[str, ...]:
     match candidate.judgement:
-        case Broken(why) if why == NotExplained.__name__:
-            return (
-                "this attestor brings its own SQL, which may write: it was not asked again, and nothing is said of it",
-            )
         case Broken(why):
             return (f"the attestor could not judge: {why}",)
         case Rejudge():

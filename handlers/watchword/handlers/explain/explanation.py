@@ -47,6 +47,8 @@ class Recorded:
     worker: str | None = None
     xid: int | None = None
     """Its transaction; the lower 32 bits of it if nothing else is known."""
+    is_repeat: bool = False
+    """Whether it was given another request's admission of the same CSR."""
     recorded_at: datetime | None = None
     """When its row was written, behind every lock; None if there is only its outcome."""
 

@@ -152,6 +152,8 @@ class Inert:
     async def rollback_to_savepoint(self) -> None:
         _never()
 
+    # What an author's statements do is done in a transaction of their own, which nothing is kept of (`Scratch`).
+
     async def transaction_id(self) -> str:
         _never()
 

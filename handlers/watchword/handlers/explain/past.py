@@ -4,13 +4,15 @@ The journal tells of every change of every row that a verdict rests on (`rebuild
 event touched is as it is now; of the others, events up to the moment are folded anew.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from watchword.handlers.rebuild.fold import KEYS, Add, Delete, Operation, Patch, Put, Row, fold
 from watchword.schemas.canonical import b64
+
+_LOW_BITS = (1 << 32) - 1
 
 Key = tuple[str, ...]
 """The key of a row, each column as the journal has it (base64, text), in the order of `KEYS`."""
@@ -46,10 +48,6 @@ class Mark:
     """Tenant and site of a join that waits; None of other events."""
     was_decided: bool = False
     """Whether a join that expired had been approved."""
-
-    def is_about(self, csr_sha256: bytes) -> bool:
-        """Tell whether it admits, renews or lets wait this CSR."""
-        return self.csr_sha256 == b64(csr_sha256)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,8 +129,10 @@ class Tail:
     def __init__(self, events: Iterable[PastEvent] = ()) -> None:
         """Take events in the order of `seq`; more may be added."""
         self.marks: list[Mark] = []
-        self._by_row: dict[tuple[str, Key], list[Touch]] = {}
+        self._by_row: dict[str, dict[Key, list[Touch]]] = {}
         self._by_node: dict[str, list[Mark]] = {}
+        self._by_csr: dict[str, list[Mark]] = {}
+        self._by_xid: dict[int, list[Mark]] = {}
         for event in events:
             self.add(event)
 
@@ -140,6 +140,9 @@ class Tail:
         """Take the next event; raises `EventUnknown` or `EventBroken`."""
         mark = event.mark
         self.marks.append(mark)
+        self._by_xid.setdefault(mark.xid & _LOW_BITS, []).append(mark)
+        if mark.csr_sha256 is not None:
+            self._by_csr.setdefault(mark.csr_sha256, []).append(mark)
         is_nodes = False
         for operation in event.operations():
             found = operation.row if isinstance(operation, Put) else operation.key
@@ -149,15 +152,24 @@ class Tail:
                 operation.amount if isinstance(operation, Add) else 0,
                 isinstance(operation, Patch) and "revoked_at" in operation.changes,
             )
-            row = (operation.table, row_key(operation.table, found))
-            self._by_row.setdefault(row, []).append(touch)
+            rows = self._by_row.setdefault(operation.table, {})
+            rows.setdefault(row_key(operation.table, found), []).append(touch)
             is_nodes = is_nodes or operation.table in NODE_TABLES
         if is_nodes:
             self._by_node.setdefault(mark.key, []).append(mark)
 
     def after(self, moment: Moment, table: str, key: Key) -> list[Touch]:
         """Return what touched a row after a moment, in order."""
-        return [one for one in self._by_row.get((table, key), ()) if moment.hides(one.mark)]
+        touches = self._by_row.get(table, {}).get(key, ())
+        return [one for one in touches if moment.hides(one.mark)]
+
+    def about(self, csr_sha256: bytes) -> Sequence[Mark]:
+        """Return the events that admit, renew or let wait this CSR."""
+        return self._by_csr.get(b64(csr_sha256), ())
+
+    def of_transaction(self, xid: int) -> Sequence[Mark]:
+        """Return the events of a transaction, by the lower 32 bits of its number."""
+        return self._by_xid.get(xid & _LOW_BITS, ())
 
     def touched_node(self, moment: Moment, node: str) -> bool:
         """Tell whether anything of a node changed after a moment."""
@@ -165,8 +177,7 @@ class Tail:
 
     def touched_rows(self, moment: Moment, table: str) -> Iterable[Mark]:
         """Yield of each row of a table that was touched after a moment the first event that did."""
-        for (name, _), touches in self._by_row.items():
-            if name == table:
-                first = next((one.mark for one in touches if moment.hides(one.mark)), None)
-                if first is not None:
-                    yield first
+        for touches in self._by_row.get(table, {}).values():
+            first = next((one.mark for one in touches if moment.hides(one.mark)), None)
+            if first is not None:
+                yield first

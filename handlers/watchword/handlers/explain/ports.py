@@ -1,12 +1,13 @@
 """What judging the past needs of the store, beside the reads of the join core."""
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from watchword.handlers.explain.past import PastEvent
-from watchword.handlers.join.ports import Reads
+from watchword.handlers.join.ports import Raw, Reads
 from watchword.handlers.join.rows import AdmittedCsr, Digest, GrantRow, Pair
 
 
@@ -27,6 +28,10 @@ class SubjectOf(NamedTuple):
 
 class Archive(Reads, Protocol):
     """The tables as they are now, and the journal. Everything in one snapshot; nothing is written or locked."""
+
+    def scratch(self) -> AbstractAsyncContextManager[Raw]:
+        """Give a transaction of its own, today's and rolled back, for an attestor that brings its own SQL."""
+        ...
 
     async def events_of(self, key: str) -> Sequence[PastEvent]:
         """Return the domain events of one key, in order."""

@@ -46,6 +46,8 @@ class Trace:
     def __init__(self) -> None:
         """Have heard nothing."""
         self.steps: list[Said] = []
+        self.asked: set[str] = set()
+        """The attestors that were let verify."""
         self.refused_by: str | None = None
         """The attestor whose verification refused; the core refused if there is none."""
 
@@ -90,15 +92,13 @@ class Traced:
         self.version = attestor.version
         self.roles = attestor.roles
         self.reasons: Any = getattr(attestor, "reasons", ())
-        self.brings_sql = brings_sql(attestor)
-        # Not `uses_tx`: it is never asked here, and so needs no transaction.
+        self.uses_tx = brings_sql(attestor)
         self._attestor = attestor
         self._trace = trace
 
     async def verify(self, evidence: Evidence, context: JoinContext) -> Admission | Deferral:
         """Let the attestor verify, and write down how it went."""
-        if self.brings_sql:
-            raise NotExplained
+        self._trace.asked.add(self.id)
         try:
             found = await self._attestor.verify(evidence, replace(context, recorder=self._trace))
         except Refused:
@@ -106,10 +106,6 @@ class Traced:
             raise
         self._trace.ended(self.id, found)
         return found
-
-
-class NotExplained(Exception):
-    """The attestor brings its own SQL, which may write: it is not asked again."""
 
 
 def shown(value: object) -> Shown:

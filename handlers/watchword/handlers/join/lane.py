@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any
 
+from watchword.handlers.attestor import RawTransaction
 from watchword.handlers.definition import author_role, brings_sql
 from watchword.handlers.errors import StoreRejected, Unavailable
 from watchword.handlers.join.candidate import (
@@ -28,7 +29,7 @@ from watchword.handlers.join.candidate import (
 from watchword.handlers.join.judging import Judge
 from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.outcomes import Outcomes
-from watchword.handlers.join.ports import JoinStore, Session
+from watchword.handlers.join.ports import JoinStore, Raw, Session
 from watchword.handlers.join.rows import REFUSED, InboxClaim, Look
 from watchword.handlers.join.settlement import settle_claimed
 from watchword.schemas.ids import JOIN
@@ -42,7 +43,7 @@ _ALLOWED = re.compile(
 class LaneTransaction:
     """Implements `attestor.RawTransaction`: one statement a call, no transaction or role control."""
 
-    def __init__(self, session: Session, role: str) -> None:
+    def __init__(self, session: Raw, role: str) -> None:
         """Speak through the lane's session, with the author's role."""
         self._session = session
         self._role = role
@@ -168,7 +169,10 @@ async def _in_transaction(
     loader = Loader(session)
     try:
         await session.savepoint()
-        await _verify(candidate, session, judge, now, loader)
+        look = Look(now, {}, {})
+        await verify_in(
+            candidate, session, lambda tx: judge.judge([candidate], look, loader, tx=tx)
+        )
         # What the settlement makes of these is known only afterwards.
         if isinstance(candidate.judgement, Admit | Waits):
             await settle_claimed(session, [candidate], {candidate.digest: claim}, now, outcomes)
@@ -185,15 +189,18 @@ async def _in_transaction(
         await loader.close()
 
 
-async def _verify(
-    candidate: Candidate, session: Session, judge: Judge, now: datetime, loader: Loader
+async def verify_in(
+    candidate: Candidate, session: Raw, ask: Callable[[RawTransaction], Awaitable[object]]
 ) -> None:
-    """Verify inside the savepoint; what the author's statements broke is never an admission."""
+    """Let `ask` judge inside a transaction; what the author's statements broke is never an admission.
+
+    Raises:
+        StoreUnavailable, StoreRejected: a read of ours failed.
+    """
     before = await session.transaction_id()
     transaction = LaneTransaction(session, author_role(candidate.attestor or JOIN))
-    look = Look(now, {}, {})
     try:
-        await judge.judge([candidate], look, loader, tx=transaction)
+        await ask(transaction)
     except (Unavailable, StoreRejected):
         # In a transaction that the author has broken every read fails: trying again helps nobody.
         if transaction.away is not None or not transaction.failed:

@@ -114,7 +114,21 @@ class Reads(Protocol):
         ...
 
 
-class Session(Reads, Protocol):
+class Raw(Protocol):
+    """The statements of attestors' authors, in a transaction."""
+
+    async def transaction_id(self) -> str:
+        """Return what the author of raw SQL must leave alone: the transaction's id, the role, the search path."""
+        ...
+
+    async def raw(
+        self, statement: str, arguments: Sequence[object], *, role: str, rows: bool
+    ) -> Any:  # noqa: ANN401 - what the author's statement returns
+        """Run an attestor author's statement."""
+        ...
+
+
+class Session(Reads, Raw, Protocol):
     """One connection of one attempt."""
 
     async def look(
@@ -330,16 +344,6 @@ class Session(Reads, Protocol):
 
     async def rollback_to_savepoint(self) -> None:
         """Undo what came after the savepoint."""
-        ...
-
-    async def transaction_id(self) -> str:
-        """Return what the author of raw SQL must leave alone: the transaction's id, the role, the search path."""
-        ...
-
-    async def raw(
-        self, statement: str, arguments: Sequence[object], *, role: str, rows: bool
-    ) -> Any:  # noqa: ANN401 - what the author's statement returns
-        """Run an attestor author's statement."""
         ...
 
 

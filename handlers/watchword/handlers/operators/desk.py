@@ -171,10 +171,13 @@ class Desk:
         return await reclaims.grant_reclaim(self.database, self.actor(why), order)
 
     async def list_reclaims(
-        self, node: UUID, after: UUID | None, limit: int, *, all_too: bool
+        self, node: UUID | None, after: UUID | None, limit: int, *, all_too: bool
     ) -> list[Row]:
-        """See `reclaims.list_reclaims`; of one node."""
-        await self._own_nodes([node])
+        """See `reclaims.list_reclaims`; of one node, or of all for whoever has the whole deployment."""
+        if node is None:
+            self.access.need_root("reclaim grant")
+        else:
+            await self._own_nodes([node])
         return await reclaims.list_reclaims(
             self.database, node=node, all_too=all_too, after=after, limit=limit
         )

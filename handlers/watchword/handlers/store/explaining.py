@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,7 +25,8 @@ from watchword.handlers.join.rows import (
     Pair,
 )
 from watchword.handlers.journal import SHARDS, shard_of
-from watchword.handlers.store.connection import Database
+from watchword.handlers.store.author_sql import AuthorSql, Scratch
+from watchword.handlers.store.connection import Connection, Database
 from watchword.handlers.store.join_reads import ReadingConnection, columns
 from watchword.handlers.store.join_statements import JOINS, REQUESTS
 from watchword.handlers.store.statements import load
@@ -81,6 +82,15 @@ _CODES = {
 class PastReads(ReadingConnection):
     """Implements `explain.ports.Archive` on one connection in one snapshot."""
 
+    def __init__(self, connection: Connection, scratch: Scratch) -> None:
+        """Take the connection, and where authors' statements go."""
+        super().__init__(connection)
+        self._scratch = scratch
+
+    def scratch(self) -> AbstractAsyncContextManager[AuthorSql]:
+        """See `explain.ports.Archive`."""
+        return self._scratch.transaction()
+
     async def now(self) -> datetime:
         """Return the database's time."""
         found: datetime = (await self._fetch(SQL.now))[0][0]
@@ -94,7 +104,16 @@ class PastReads(ReadingConnection):
         refusal = next(iter(await self._fetch(SQL.refusal, digest)), None)
         if inbox is not None and inbox["outcome"] in (JOINED, DEFERRED, COMMANDS):
             verdict = Verdict(_CODES[inbox["outcome"]])
-            return Recorded(verdict, inbox["at"], node_id=inbox["node_id"], xid=inbox["xid"])
+            is_repeat = inbox["outcome"] == JOINED and not await self._fetch(
+                SQL.admission, inbox["csr_sha256"], digest
+            )
+            return Recorded(
+                verdict,
+                inbox["at"],
+                node_id=inbox["node_id"],
+                xid=inbox["xid"],
+                is_repeat=is_repeat,
+            )
         if refusal is not None and (inbox is None or inbox["at"] == refusal["occurred_at"]):
             return _of_refusal(refusal, None if inbox is None else inbox["outcome"])
         if inbox is not None:
@@ -191,6 +210,7 @@ async def looking_back(database: Database) -> AsyncGenerator[PastReads]:
         StoreUnavailable: PostgreSQL is away.
     """
     connection = await database.connect(by_key=True)
+    scratch = Scratch(database)
     try:
         async with (
             translated(),
@@ -198,8 +218,9 @@ async def looking_back(database: Database) -> AsyncGenerator[PastReads]:
         ):
             # It holds no lock, so nobody waits for a verifier that takes its time.
             await connection.execute("SET LOCAL idle_in_transaction_session_timeout = '30s'")
-            yield PastReads(connection)
+            yield PastReads(connection, scratch)
     finally:
+        scratch.close()
         connection.terminate()
 
 

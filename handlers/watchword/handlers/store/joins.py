@@ -27,25 +27,19 @@ from watchword.handlers.join.rows import (
 from watchword.handlers.journal import Entry
 from watchword.handlers.store import journal
 from watchword.handlers.store.attempts import AttemptWrites
+from watchword.handlers.store.author_sql import AuthorSql
 from watchword.handlers.store.connection import Connection, Database
 from watchword.handlers.store.join_reads import columns, request_rows
 from watchword.handlers.store.join_statements import JOINS, REQUESTS
 from watchword.handlers.store.life_writes import LifeWrites
 from watchword.handlers.store.slots import Learned, Slots
-from watchword.handlers.store.translate import FOREIGN, is_away
+from watchword.handlers.store.translate import FOREIGN
 
 BAN_LOCK = 0x62616E73
 """The advisory lock of bans (`bans` in ASCII): shared by batches, exclusive for a ban or a revocation."""
 
 _BEGIN = f"BEGIN; SELECT pg_advisory_xact_lock_shared({BAN_LOCK})"
 """A ban takes the same lock exclusive, so it waits for the batches that run and stops the next ones."""
-
-_IDENTITY = """
-SELECT concat_ws(' ', pg_current_xact_id()::text, current_user, current_setting('search_path'))
-"""
-
-_BACK = "SELECT current_user::text, set_config('role', 'none', true)"
-"""Whose role the author's statement has left, and then our own again (`SET LOCAL ROLE NONE`)."""
 
 _LIVE = frozenset(("adopting", "active"))
 
@@ -68,7 +62,7 @@ def _request_values(requests: Sequence[NewRequest]) -> list[tuple[Any, ...]]:
     ]
 
 
-class JoinSession(LifeWrites, AttemptWrites):
+class JoinSession(LifeWrites, AttemptWrites, AuthorSql):
     """One connection of one attempt; implements `join.ports.Session`."""
 
     def __init__(self, connection: Connection, slots: Slots) -> None:
@@ -277,31 +271,6 @@ class JoinSession(LifeWrites, AttemptWrites):
         """See `join.ports.Session`."""
         await self._execute("ROLLBACK TO SAVEPOINT lane")
         self._learned = Learned()
-
-    async def transaction_id(self) -> str:
-        """See `join.ports.Session`."""
-        return str((await self._fetch(_IDENTITY))[0][0])
-
-    async def raw(
-        self, statement: str, arguments: Sequence[object], *, role: str, rows: bool
-    ) -> Any:  # noqa: ANN401 - what the statement returns
-        """See `join.ports.Session`; what is the author's own fault passes as it is, for them to see."""
-        try:
-            async with self._turn:
-                # For this statement alone: the typed reads beside it are ours. An error ends the
-                # transaction, and with the savepoint the role goes too.
-                await self.connection.execute(f"SET LOCAL ROLE {role}")
-                # `fetch` and not `execute`: the extended protocol takes one statement only.
-                found = await self.connection.fetch(statement, *arguments)
-                speaker, _ = (await self.connection.fetch(_BACK))[0]
-        except FOREIGN as error:
-            if self.connection.is_closed() or is_away(error):
-                raise self._translated(error) from error
-            raise
-        if speaker != role:
-            message = "it took on another role"
-            raise PermissionError(message)
-        return found if rows else f"OK {len(found)}"
 
 
 class PostgresJoinStore:

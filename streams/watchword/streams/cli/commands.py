@@ -8,15 +8,21 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from watchword.handlers.errors import BadArgument
-from watchword.handlers.operators import commands
+from watchword.handlers.join.rows import CommandRow
 from watchword.handlers.operators.commands import CommandOrder
 from watchword.handlers.operators.nodes import node_id
 from watchword.handlers.operators.standing import SeenNode
 from watchword.handlers.store.commands import CommandFilter
+from watchword.handlers.store.operators import Row
 from watchword.schemas.commands import MAX_PAYLOAD_BYTES
-from watchword.streams.cli.acting import ACTING, Acting, operating
+from watchword.streams.cli.at_desk import (
+    REACHING,
+    REACHING_ACTING,
+    Reaching,
+    ReachingActing,
+    at_desk,
+)
 from watchword.streams.cli.durations import duration
-from watchword.streams.cli.options import SHOWN, Shown
 from watchword.streams.cli.output import say, show_one, show_rows
 
 app = App(name="commands", help="Commands to nodes.")
@@ -43,7 +49,7 @@ async def send(
         int | None,
         Parameter(help="The node's version that was seen: exit 4 if it has changed since."),
     ] = None,
-    options: Acting = ACTING,
+    options: ReachingActing = REACHING_ACTING,
 ) -> None:
     """Let a command wait until the node asks for it; needs --why. Exit 5 if the node may not be told this kind.
 
@@ -55,9 +61,9 @@ async def send(
         payload=_payload(file, stdin=stdin),
         expires_in=duration(expires_in),
     )
-    async with operating(options) as (settings, database):
-        row = await commands.send_command(database, options.actor(settings), order)
-    show_one(asdict(row), options.form)
+    async with at_desk(options) as desk:
+        row = await desk.send_command(order, options.why)
+    show_one(_shown(row), options.form)
 
 
 @app.command(name="list")
@@ -72,7 +78,7 @@ async def list_(
     kind: Annotated[str | None, Parameter(help="Only of this kind.")] = None,
     after: Annotated[str | None, Parameter(help="The id that the page before ended with.")] = None,
     limit: Annotated[int, Parameter(help="Length of a page, at most 1000.")] = 100,
-    options: Shown = SHOWN,
+    options: Reaching = REACHING,
 ) -> None:
     """List commands by id, which is by age; filters compose. What they say is not shown."""
     wanted = CommandFilter(
@@ -82,11 +88,11 @@ async def list_(
         kind=kind,
         after=None if after is None else node_id(after),
     )
-    async with operating(options) as (_, database):
-        rows = await commands.list_commands(database, wanted, limit=limit)
-    show_rows([asdict(row) for row in rows], _COLUMNS, options.form)
+    async with at_desk(options) as desk:
+        rows = [_shown(row) for row in await desk.list_commands(wanted, limit)]
+    show_rows(rows, _COLUMNS, options.form)
     if len(rows) == limit:
-        say(f"there may be more: --after {rows[-1].id}")
+        say(f"there may be more: --after {rows[-1]['id']}")
 
 
 @app.command
@@ -97,16 +103,19 @@ async def cancel(
     version: Annotated[
         int | None, Parameter(help="The version that was seen: exit 4 if it has changed since.")
     ] = None,
-    options: Acting = ACTING,
+    options: ReachingActing = REACHING_ACTING,
 ) -> None:
     """Hand a command out no more; needs --why. Exit 4 if it has ended. One that was handed out may have been run."""
-    async with operating(options) as (settings, database):
-        row = await commands.cancel_command(
-            database, options.actor(settings), node_id(command), version=version
-        )
-    if row.dispatched_at is not None:
+    async with at_desk(options) as desk:
+        row = _shown(await desk.cancel_command(node_id(command), version, options.why))
+    if row["dispatched_at"] is not None:
         say("it was handed out before, and may have been run")
-    show_one(asdict(row), options.form)
+    show_one(row, options.form)
+
+
+def _shown(row: CommandRow | Row) -> Row:
+    """Return what the database or a console's API has of a command."""
+    return asdict(row) if isinstance(row, CommandRow) else row
 
 
 def _payload(file: Path | None, *, stdin: bool) -> bytes:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import TypeVar
 
 from watchword.handlers.crypto.camanifest import key_identifier_of, read_ca_manifest
 from watchword.handlers.crypto.carotation import activate_ca, ca_rows, prepare_ca, retire_ca
@@ -20,7 +20,14 @@ from watchword.handlers.crypto.keyrotation import (
 )
 from watchword.handlers.crypto.keysets import read_trust_bundle
 from watchword.handlers.errors import BadArgument, Conflict, SignatureBroken
-from watchword.handlers.operators.keys import Step, change_keys, check_held, count_valid
+from watchword.handlers.operators.keys import (
+    Changed,
+    Kind,
+    Step,
+    change_keys,
+    check_held,
+    count_valid,
+)
 from watchword.schemas.errors import SchemaError
 from watchword.schemas.topics import TRUST_BUNDLE_KEY
 from watchword.streams.cli.acting import Acting
@@ -29,10 +36,8 @@ from watchword.streams.settings import Settings
 from watchword.streams.wiring.authority_files import AuthorityFiles
 from watchword.streams.wiring.connections import kafka_connection, open_database
 
-Kind = Literal["signing", "decryption", "challenge", "ca"]
-
 T = TypeVar("T")
-Change = Callable[[], tuple[T, dict[str, Any]]]
+Change = Callable[[], tuple[T, Changed]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +60,12 @@ class KeyChanges:
             message = "--in-hsm is for the CA: a worker holds its keys itself"
             raise BadArgument(message)
 
-        def change() -> tuple[str, dict[str, Any]]:
+        def change() -> tuple[str, Changed]:
             now = datetime.now(UTC)
             if kind != "ca":
                 with locked(self.settings.keys.directory):
                     kid = prepare(self.settings.keys.directory, kind, now=now)
-                return kid, {"kid": kid}
+                return kid, Changed(kid=kid)
             cas = AuthorityFiles(self.settings)
             domain = self._trust_domain(cas)
             with locked(cas.directory):
@@ -68,7 +73,7 @@ class KeyChanges:
                 if in_hsm is not None:
                     made = partial(cas.made_in_token, in_hsm, domain, now)
                 kid = prepare_ca(cas.directory, domain, now=now, made=made)
-            return kid, {"kid": kid, "inHsm": in_hsm is not None}
+            return kid, Changed(kid=kid, in_hsm=in_hsm is not None)
 
         return await self._recorded(kind, "prepared", change)
 
@@ -76,7 +81,7 @@ class KeyChanges:
         """Use the prepared key from now on; return its name, and that of the one which is retired."""
         await self._check_known(kind)
 
-        def change() -> tuple[tuple[str, str], dict[str, Any]]:
+        def change() -> tuple[tuple[str, str], Changed]:
             now = datetime.now(UTC)
             if kind == "ca":
                 cas = AuthorityFiles(self.settings)
@@ -89,7 +94,7 @@ class KeyChanges:
                 directory = self.settings.keys.directory
                 with locked(directory):
                     found = activate(directory, kind, now=now, overlap=overlap)
-            return found, {"kid": found[0], "retired": found[1]}
+            return found, Changed(kid=found[0], retired=found[1])
 
         return await self._recorded(kind, "activated", change)
 
@@ -97,7 +102,7 @@ class KeyChanges:
         """Take a key away for good."""
         valid = await self._valid(kid) if kind == "ca" else None
 
-        def change() -> tuple[None, dict[str, Any]]:
+        def change() -> tuple[None, Changed]:
             now = datetime.now(UTC)
             if kind == "ca":
                 cas = AuthorityFiles(self.settings)
@@ -114,7 +119,7 @@ class KeyChanges:
                         now=now,
                         is_compromised=is_compromised,
                     )
-            return None, {"kid": kid, "compromised": is_compromised}
+            return None, Changed(kid=kid, compromised=is_compromised)
 
         await self._recorded(kind, "retired", change)
 

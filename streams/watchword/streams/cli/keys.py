@@ -10,9 +10,10 @@ from cyclopts import App, Parameter
 from watchword.handlers.crypto.keyfiles import create_keys, load_worker_keys
 from watchword.handlers.crypto.worker_keys import WorkerKeys
 from watchword.handlers.errors import BadArgument
+from watchword.handlers.operators.keys import Kind
 from watchword.streams.cli.acting import ACTING, Acting
 from watchword.streams.cli.durations import duration
-from watchword.streams.cli.key_changes import KeyChanges, Kind
+from watchword.streams.cli.key_changes import KeyChanges
 from watchword.streams.cli.options import SHOWN, Shown
 from watchword.streams.cli.output import say, show_one, show_rows
 

@@ -6,12 +6,16 @@ from cyclopts import App, Parameter
 
 from watchword.handlers.attestor import Subject
 from watchword.handlers.errors import BadArgument
-from watchword.handlers.operators import reclaims
 from watchword.handlers.operators.nodes import node_id
 from watchword.handlers.operators.reclaims import ReclaimOrder
-from watchword.streams.cli.acting import ACTING, Acting, operating
+from watchword.streams.cli.at_desk import (
+    REACHING,
+    REACHING_ACTING,
+    Reaching,
+    ReachingActing,
+    at_desk,
+)
 from watchword.streams.cli.durations import duration
-from watchword.streams.cli.options import SHOWN, Shown
 from watchword.streams.cli.output import say, show_one, show_rows
 
 app = App(name="reclaim", help="Letting a machine have its node back, once.")
@@ -32,7 +36,7 @@ async def grant(
         ),
     ],
     expires_in: Annotated[str, Parameter(help="Such as 30m, 12h; at most 30d.")] = "24h",
-    options: Acting = ACTING,
+    options: ReachingActing = REACHING_ACTING,
 ) -> None:
     """Let whoever proves this become that node, once; needs --why.
 
@@ -50,8 +54,8 @@ async def grant(
         subject=Subject(kind, value),
         expires_in=duration(expires_in),
     )
-    async with operating(options) as (settings, database):
-        row = await reclaims.grant_reclaim(database, options.actor(settings), order)
+    async with at_desk(options) as desk:
+        row = await desk.grant_reclaim(order, options.why)
     show_one(row, options.form)
 
 
@@ -64,16 +68,15 @@ async def list_(
     ] = False,
     after: Annotated[str | None, Parameter(help="The id that the page before ended with.")] = None,
     limit: Annotated[int, Parameter(help="Length of a page, at most 1000.")] = 100,
-    options: Shown = SHOWN,
+    options: Reaching = REACHING,
 ) -> None:
     """List grants, oldest first."""
-    async with operating(options) as (_, database):
-        rows = await reclaims.list_reclaims(
-            database,
-            node=None if node is None else node_id(node),
+    async with at_desk(options) as desk:
+        rows = await desk.list_reclaims(
+            None if node is None else node_id(node),
+            None if after is None else node_id(after),
+            limit,
             all_too=all,
-            after=None if after is None else node_id(after),
-            limit=limit,
         )
     show_rows(rows, _COLUMNS, options.form)
     if len(rows) == limit:
@@ -82,9 +85,12 @@ async def list_(
 
 @app.command
 async def revoke(
-    grant: Annotated[str, Parameter(help="The grant's id.")], /, *, options: Acting = ACTING
+    grant: Annotated[str, Parameter(help="The grant's id.")],
+    /,
+    *,
+    options: ReachingActing = REACHING_ACTING,
 ) -> None:
     """Take a grant back; exit 4 if it was used or revoked before."""
-    async with operating(options) as (settings, database):
-        row = await reclaims.revoke_reclaim(database, options.actor(settings), node_id(grant))
+    async with at_desk(options) as desk:
+        row = await desk.revoke_reclaim(node_id(grant), options.why)
     say(f"reclaim grant {row['id']} is revoked")

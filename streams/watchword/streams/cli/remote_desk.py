@@ -22,14 +22,18 @@ from watchword.handlers.errors import (
     WatchwordError,
 )
 from watchword.handlers.operators.bans import Banned
+from watchword.handlers.operators.commands import CommandOrder
 from watchword.handlers.operators.grants import Created
 from watchword.handlers.operators.nodes import NodeFilter
+from watchword.handlers.operators.reclaims import ReclaimOrder
 from watchword.handlers.operators.requests import Seen
 from watchword.handlers.operators.standing import SeenNode, Verb
 from watchword.handlers.operators.tokens import TokenOrder
 from watchword.handlers.store.approvals import RequestFilter
+from watchword.handlers.store.commands import CommandFilter
 from watchword.handlers.store.operators import Row
 from watchword.handlers.store.refusals import RefusalFilter
+from watchword.schemas.canonical import b64
 from watchword.streams.console.api.operation import PREFIX
 
 _ERRORS: Final[Mapping[int, type[WatchwordError]]] = {
@@ -151,6 +155,63 @@ class RemoteDesk:
     async def _changed(self, verb: str, seen: Sequence[SeenNode], why: str) -> list[Row]:
         chosen = [{"id": str(one.id), "version": one.version} for one in seen]
         return _items(await self._post(f"/nodes/{verb}", {"nodes": chosen, "why": why}))
+
+    # Commands to nodes
+
+    async def list_commands(self, wanted: CommandFilter, limit: int) -> list[Row]:
+        """Return a page of commands; never what they say."""
+        query = {
+            "node": wanted.node,
+            "tenant": wanted.tenant,
+            "state": wanted.state,
+            "kind": wanted.kind,
+            "after": wanted.after,
+            "limit": limit,
+        }
+        return await self._rows("/commands", query)
+
+    async def send_command(self, order: CommandOrder, why: str) -> Row:
+        """Let a command wait until its node asks."""
+        body = {
+            "node": str(order.seen.id),
+            "version": order.seen.version,
+            "kind": order.kind,
+            "payloadBase64": b64(order.payload),
+            "expiresInS": int(order.expires_in.total_seconds()),
+            "why": why,
+        }
+        return await self._post("/commands", body)
+
+    async def cancel_command(self, command: UUID, version: int | None, why: str) -> Row:
+        """Hand a command out no more."""
+        return await self._post(f"/commands/{command}/cancel", {"version": version, "why": why})
+
+    # Reclaims
+
+    async def grant_reclaim(self, order: ReclaimOrder, why: str) -> Row:
+        """Let a machine have a node back, once."""
+        body = {
+            "attestor": order.attestor,
+            "kind": order.subject.kind,
+            "value": order.subject.value,
+            "expiresInS": int(order.expires_in.total_seconds()),
+            "why": why,
+        }
+        return await self._post(f"/nodes/{order.node}/reclaims", body)
+
+    async def list_reclaims(
+        self, node: UUID | None, after: UUID | None, limit: int, *, all_too: bool
+    ) -> list[Row]:
+        """Return a page of a node's grants; raises `BadArgument` without a node."""
+        if node is None:
+            message = "--node: at a server, the grants of one node"
+            raise BadArgument(message)
+        query = {"after": after, "limit": limit, "all": all_too or None}
+        return await self._rows(f"/nodes/{node}/reclaims", query)
+
+    async def revoke_reclaim(self, grant: UUID, why: str) -> Row:
+        """Take a grant back."""
+        return await self._post(f"/reclaims/{grant}/revoke", {"why": why})
 
     # Bans
 
