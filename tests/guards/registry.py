@@ -43,7 +43,7 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "one CSR, one admission",
         "2",
-        "csrs_are_not_remembered_in_the_batch",
+        "csrs_are_not_remembered",
         f"{_JOIN}::test_same_csr_in_other_bytes_gets_the_same_admission",
     ),
     Guard(

@@ -1,5 +1,6 @@
 """What switches each guard off: patches of a running interpreter, never loaded by production."""
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -59,12 +60,17 @@ def nobody_is_overtaken() -> None:
     _replace(settlement, "may_be_admitted", may_be_admitted)
 
 
-def csrs_are_not_remembered_in_the_batch() -> None:
-    """Admit a CSR again within a batch."""
+def csrs_are_not_remembered() -> None:
+    """Admit a CSR again, whoever has been admitted with it: an earlier request, or one of this batch."""
 
     def lost_csr(candidate: Any, *_: object) -> Any:  # noqa: ANN401
         return candidate.judgement
 
+    async def look(self: Any, *arguments: Any) -> Any:  # noqa: ANN401
+        return dataclasses.replace(await _look(self, *arguments), csrs={})
+
+    _look: Any = joins.JoinSession.look
+    _replace(joins.JoinSession, "look", look)
     _replace(deciding, "_lost_csr", lost_csr)
 
 
@@ -193,7 +199,7 @@ SWITCHES: dict[str, Callable[[], None]] = {
         inbox_claims_everything,
         tokens_are_not_counted_down_in_the_batch,
         nobody_is_overtaken,
-        csrs_are_not_remembered_in_the_batch,
+        csrs_are_not_remembered,
         key_owners_are_ignored,
         seals_bind_nothing,
         bans_are_not_read,
