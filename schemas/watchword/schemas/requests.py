@@ -165,10 +165,10 @@ class Claims(Wire):
     hostname: Annotated[str, Field(max_length=253)] | None = None
 
     @classmethod
-    def read(cls, data: bytes) -> Self:
+    def read(cls, data: bytes) -> "Claims":
         """Return the claims of canonical JSON; empty bytes mean none. Raises `SchemaError`."""
         if not data:
-            return _NOTHING_CLAIMED if cls is Claims else cls()
+            return _NOTHING_CLAIMED
         try:
             return cls.model_validate(parse_canonical(data), by_alias=True, by_name=False)
         except ValidationError:

@@ -19,6 +19,7 @@ from tests.benchmarks.floor import bare_join
 from tests.benchmarks.results import Measure
 from tests.benchmarks.rows.attestors import (
     Cpu,
+    bare_state,
     count_joined,
     judged_row,
     one_round,
@@ -61,7 +62,12 @@ async def tpm(bench: Bench) -> list[Measure]:
                 return count_joined(await cpu.ask(answers))
 
             floor = together(
-                bare_join(), one_round(), _bare_keys(), _bare_credential(), _bare_quote()
+                bare_join(),
+                one_round(),
+                bare_state(),
+                _bare_keys(),
+                _bare_credential(),
+                _bare_quote(),
             )
             return await judged_row("tpm", bench, desk, rounds, floor)
 

@@ -66,7 +66,8 @@ _SIZES: Mapping[int, int] = {
 
 def digest(algorithm: int, data: bytes) -> bytes:
     """Return the hash of a bank over these bytes; `KeyError` for an unknown one."""
-    return _HASHERS[algorithm](data).digest()
+    found: bytes = _HASHERS[algorithm](data).digest()
+    return found
 
 
 def digest_size(algorithm: int) -> int:
