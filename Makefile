@@ -12,7 +12,7 @@ TPM_STAMP := $(VENV)/made-for-a-tpm
 PKCS11_STAMP := $(VENV)/made-for-pkcs11
 RUNTIME := streams/watchword/streams/dev/runtime
 
-EXTRAS := --extra agent --extra kafka --extra server --extra testkit --extra dev
+EXTRAS := --extra agent --extra kafka --extra server --extra otel --extra testkit --extra dev
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --upgrade --generate-hashes \
   --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet
 
@@ -110,7 +110,7 @@ fix: $(STAMP) ## format, and repair what lint can
 # All locks carry hashes and no address; what is shipped is locked to the same versions as what is tested. jgo's own caches stay in this folder.
 lock: $(STAMP) ## resolve the dependencies anew: Python's, and Kafka's jars; needs libtss2-dev
 	$(COMPILE) pyproject.toml $(EXTRAS) --group test --output-file requirements.lock
-	$(COMPILE) pyproject.toml --extra server --constraint requirements.lock --output-file requirements-server.lock
+	$(COMPILE) pyproject.toml --extra server --extra otel --constraint requirements.lock --output-file requirements-server.lock
 	$(COMPILE) --group tpm-build --output-file requirements-tpm-build.lock
 	$(COMPILE) pyproject.toml --extra tpm --constraint requirements.lock --output-file requirements-tpm.lock
 	$(COMPILE) pyproject.toml --extra pkcs11 --constraint requirements.lock --output-file requirements-pkcs11.lock

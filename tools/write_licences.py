@@ -13,7 +13,7 @@ _HEAD = """\
 
 <!-- Written by tools/write_licences.py; run `make licences`. -->
 
-Watchword is under the Apache License 2.0. These packages come with its extra `server`, in the versions of `requirements-server.lock`; each is under its own licence,
+Watchword is under the Apache License 2.0. These packages come with its extras `server` and `otel`, in the versions of `requirements-server.lock`; each is under its own licence,
 as its metadata says. A package that is not for this platform is listed without one.
 
 | package | version | licence |

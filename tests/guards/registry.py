@@ -383,6 +383,18 @@ GUARDS: tuple[Guard, ...] = (
         "nothing_needs_a_retired_key",
         f"{_CRYPTO}/test_keyrotation.py::test_a_key_that_is_needed_stays_unless_somebody_else_has_it",
     ),
+    Guard(
+        "machines' traces are linked",
+        "6",
+        "any_trace_is_adopted",
+        "tests/integration/join/test_tracing.py::test_a_machines_own_context_is_linked_and_never_adopted",
+    ),
+    Guard(
+        "sampling is ours",
+        "6",
+        "flags_over_the_wire_count",
+        "tests/unit/streams/tracing/test_sdk.py::test_a_flag_over_the_wire_decides_nothing",
+    ),
     # What only shows when processes die: python -m tests.faults --guard NAME.
     Guard(
         "response before acknowledgement",

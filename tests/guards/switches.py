@@ -11,6 +11,9 @@ from watchword.handlers.join.rows import Pair
 from watchword.handlers.operators import requests as operator_requests
 from watchword.handlers.store import joins, keeper, slots
 from watchword.schemas import requests
+from watchword.schemas.traceparent import trace_id_of
+from watchword.streams.tracing import sdk
+from watchword.streams.tracing import worker as traced_worker
 
 
 def _replace(owner: Any, name: str, value: object) -> None:  # noqa: ANN401 - a module or class
@@ -181,6 +184,29 @@ def periods_forget_what_came_before() -> None:
     _replace(keeper, "look", look)
 
 
+def any_trace_is_adopted() -> None:
+    """Take whatever stands beside a record for the gateway's."""
+
+    class Anything(int):
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = int.__hash__
+
+    _replace(traced_worker, "trace_id_of", lambda digest: Anything(trace_id_of(digest)))
+
+
+def flags_over_the_wire_count() -> None:
+    """Sample as a header says."""
+    from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased  # noqa: PLC0415
+
+    def should_sample(self: sdk.OursAlone, *arguments: object) -> object:
+        share = TraceIdRatioBased(self._bound / (1 << 64))
+        return ParentBased(share).should_sample(*arguments)  # type: ignore[arg-type]  # passed on
+
+    _replace(sdk.OursAlone, "should_sample", should_sample)
+
+
 def transaction_ids_are_not_compared() -> None:
     """Let relays and keepers work on a database that a dump was loaded into."""
     from watchword.handlers.store import deployment  # noqa: PLC0415
@@ -211,6 +237,8 @@ SWITCHES: dict[str, Callable[[], None]] = {
         no_slot_is_exempt,
         nobodys_refusals_are_a_tenants,
         periods_forget_what_came_before,
+        any_trace_is_adopted,
+        flags_over_the_wire_count,
         transaction_ids_are_not_compared,
     )
 }

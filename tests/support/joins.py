@@ -29,6 +29,7 @@ from watchword.handlers.join.engine import Engine
 from watchword.handlers.join.observer import Observer, Unobserved
 from watchword.handlers.join.policy import JoinPolicy, Limits
 from watchword.handlers.join.records import Answer, Incoming
+from watchword.handlers.join.tracing import Tracing
 from watchword.handlers.service import JoinClock, JoinEvents, JoinSeams, create_join_service
 from watchword.handlers.store.author_roles import create_author_role
 from watchword.handlers.store.connection import Database
@@ -255,6 +256,7 @@ async def join_bench(  # noqa: PLR0913 - what a test may change
     observer: Observer | None = None,
     waiting_per_tenant: int = 1000,
     evicts_on_theft: bool = True,
+    tracing: Tracing | None = None,
 ) -> AsyncGenerator[Bench]:
     """Give a service on this database; an attestor may return what its `limits` say, else anything."""
     made, seal_to, signing, authority = crypto or keys()
@@ -281,6 +283,7 @@ async def join_bench(  # noqa: PLR0913 - what a test may change
             observer=observer or Unobserved(),
             waiting_per_tenant=waiting_per_tenant,
             evicts_on_theft=evicts_on_theft,
+            tracing=tracing,
         ),
     )
     bench = Bench(dsn, engine, seal_to, signing, authority)

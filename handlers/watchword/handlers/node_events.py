@@ -41,6 +41,8 @@ class Change:
     why: str
     source: str
     now: datetime
+    traceparent: str | None = None
+    """The span of the one request that did it, if one did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ def of_node(
         subject=event.node_id,
         topic=NODE_EVENTS,
         private=dict(private),
+        traceparent=change.traceparent,
     )
 
 

@@ -16,6 +16,7 @@ from watchword.handlers.join.observer import Observer, Unobserved
 from watchword.handlers.join.outcomes import Outcomes
 from watchword.handlers.join.policy import JoinPolicy, Limits
 from watchword.handlers.join.ports import JoinStore
+from watchword.handlers.join.tracing import Tracing
 from watchword.schemas.ids import AttestorId
 
 TOKEN_LIMITS = Limits(unrestricted_kinds=True)
@@ -52,6 +53,7 @@ class JoinSeams:
     waiting_per_site: int = 200
     evicts_on_theft: bool = True
     """Whether a second key that is renewed from one certificate costs the node its place, or is only told."""
+    tracing: Tracing | None = None
 
 
 def create_join_service(
@@ -85,7 +87,9 @@ def create_join_service(
             catalog,
             crypto,
             policy,
-            JudgingOptions(validity, clock.verify_seconds, clock.retry_after_seconds),
+            JudgingOptions(
+                validity, clock.verify_seconds, clock.retry_after_seconds, seams.tracing
+            ),
         ),
         Outcomes(
             catalog,

@@ -5,6 +5,8 @@ https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-proto
 
 from typing import NamedTuple
 
+from watchword.schemas.traceparent import CE_TRACEPARENT, TRACEPARENT
+
 SPEC_VERSION = "1.0"
 CONTENT_TYPE = "application/json"
 
@@ -19,6 +21,7 @@ class Attributes(NamedTuple):
     subject: str
     tenant_id: str
     traceparent: str | None = None
+    """The span in which it happened (extension Distributed Tracing); None where nobody traces."""
 
 
 def headers(attributes: Attributes) -> dict[str, str]:
@@ -34,5 +37,6 @@ def headers(attributes: Attributes) -> dict[str, str]:
         "content-type": CONTENT_TYPE,
     }
     if attributes.traceparent is not None:
-        found["traceparent"] = attributes.traceparent
+        # The attribute, and what tracers of Kafka's clients look for.
+        found[CE_TRACEPARENT] = found[TRACEPARENT] = attributes.traceparent
     return found

@@ -6,7 +6,7 @@ Lines go to standard error; standard output belongs to the results of commands.
 import logging
 import re
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, TextIO, cast
 
@@ -42,6 +42,25 @@ _TOKEN = re.compile(r"(w[wilos]1\.[a-z0-9]{16}\.)[A-Za-z0-9_-]+")
 _LINE_BREAKS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
 
 
+Ids = Callable[[], Mapping[str, str]]
+"""Returns `trace_id` and `span_id` of what is being done, as hex; nothing while nothing is traced."""
+
+_ids: Ids | None = None
+
+
+def correlate(ids: Ids | None) -> None:
+    """Give every line the ids of the trace that it is written in, from now on; None ends it."""
+    global _ids  # noqa: PLW0603 - logs are one for the whole process
+    _ids = ids
+
+
+def _name_trace(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    if _ids is not None:
+        for name, value in _ids().items():
+            event.setdefault(name, value)
+    return event
+
+
 def configure(
     *,
     log_format: LogFormat = "json",
@@ -68,6 +87,7 @@ def configure(
         structlog.stdlib.ExtraAdder(),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         name_process,
+        _name_trace,
         # Text only: a traceback with local variables would show what they hold.
         structlog.processors.format_exc_info,
         redact,

@@ -17,8 +17,11 @@ from cryptography.x509.oid import NameOID
 from tests.support.agents import Machine, Service, Time
 from tests.support.crypto import NODE_ID, NOW
 from tests.support.http_service import Answer, Call, ScriptedGateway, serving
+from tests.support.traced import MACHINES, span_id, traced
 from watchword.handlers.errors import BadArgument
 from watchword.schemas.requests import Claims
+from watchword.schemas.traceparent import TraceContext
+from watchword.streams.agent import tracing
 from watchword.streams.agent.backoff import Pace
 from watchword.streams.agent.bootstrap import bootstrap
 from watchword.streams.agent.clock import AgentClock
@@ -30,6 +33,7 @@ from watchword.streams.agent.errors import (
 )
 from watchword.streams.agent.http_transport import HttpTransport
 from watchword.streams.agent.join import JoinOptions, JoinResult, join
+from watchword.streams.tracing.agent import TracedAgent
 
 QUICK = Pace(first_s=0.01, cap_s=0.05, resend_after_s=0.4, poll_s=0.2)
 
@@ -425,3 +429,47 @@ async def test_pin_decides_and_not_the_address(machine: Machine, tmp_path: Path)
         with pytest.raises(PinMismatch):
             await bootstrap(tmp_path / "new", transport, pin=machine.service.pin)
         await transport.close()
+
+
+async def test_a_machines_trace_goes_with_its_requests_and_nothing_else(
+    machine: Machine, gateway: ScriptedGateway
+) -> None:
+    """For the service to link to; polls and documents need none, and without a trace there is no header."""
+    process = traced()
+    gateway.reactions = [machine.service.joined]
+    tracing.install(TracedAgent(process.spans, MACHINES))
+    try:
+        async with serving(gateway) as url:
+            await joins(machine, url)
+    finally:
+        tracing.install(tracing.Untraced())
+
+    sent = {
+        (call.method, call.headers["traceparent"])
+        for call in gateway.calls
+        if "traceparent" in call.headers
+    }
+    joining, asking = process.one("join"), process.one("ask")
+    context = TraceContext(MACHINES.trace_id, span_id(asking), is_sampled=True)
+    assert sent == {("POST", context.write())}
+    assert joining.parent is not None
+    assert joining.parent.span_id == MACHINES.span_id
+    assert asking.parent is not None
+    assert asking.parent.span_id == span_id(joining)
+    assert tracing.traceparent() is None
+
+
+async def test_a_machine_that_traces_nothing_passes_on_what_started_it(
+    machine: Machine, gateway: ScriptedGateway
+) -> None:
+    """Whatever provisions machines may be traced itself, by a variable and without a library."""
+    gateway.reactions = [machine.service.joined]
+    tracing.install(tracing.Untraced(MACHINES))
+    try:
+        async with serving(gateway) as url:
+            await joins(machine, url)
+    finally:
+        tracing.install(tracing.Untraced())
+
+    posted = [call.headers.get("traceparent") for call in gateway.calls if call.method == "POST"]
+    assert set(posted) == {MACHINES.write()}

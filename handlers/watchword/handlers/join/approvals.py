@@ -78,6 +78,7 @@ def new_request(candidate: Candidate, approval: Approval, request_id: UUID) -> N
             {name[:64]: value[:256] for name, value in sorted(approval.facts.items())[:32]}
         ).decode(),
         request_id=candidate.question.request_id or "",
+        traceparent=candidate.incoming.traceparent,
     )
 
 

@@ -99,7 +99,7 @@ class Attempts:
             _log.error(
                 "a request that workers ended with is not judged any more",
                 attestor=candidate.attestor,
-                request_sha256=digest.hex(),
+                request_id=candidate.question.request_id,
             )
             return False
         await self._on_session(lambda s: s.count_try(digest, tries))

@@ -24,8 +24,9 @@ async def write_commands(
     changed: list[CommandRow] = []
     sent: dict[UUID, bytes] = {}
     activated: list[UUID] = []
-    worker = Change(f"worker:{outcomes.worker}", "", outcomes.source, now)
+    unseen = Change(f"worker:{outcomes.worker}", "", outcomes.source, now)
     for candidate, fetch in effects.fetched:
+        worker = replace(unseen, traceparent=candidate.incoming.traceparent)
         node, done = fetch.known.node, fetch.dispatch
         node_itself = replace(worker, who=f"node:{node.id}")
         if fetch.stopped is None and node.state == "adopting":

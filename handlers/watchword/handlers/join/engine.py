@@ -9,6 +9,7 @@ by whoever comes next (`attempts`).
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from hashlib import blake2b
 
@@ -223,14 +224,15 @@ class Engine:
         # B. Claim, decide, write
         to_settle = [c for c in candidates if isinstance(c.judgement, _SETTLED)]
         if to_settle:
-            await session.begin()
-            try:
-                effects = await settle(session, to_settle, look.now, self._outcomes)
-                self._before_commit()
-            except BaseException:
-                await session.rollback()
-                raise
-            await session.commit()
+            with self._settling(to_settle):
+                await session.begin()
+                try:
+                    effects = await settle(session, to_settle, look.now, self._outcomes)
+                    self._before_commit()
+                except BaseException:
+                    await session.rollback()
+                    raise
+                await session.commit()
             for candidate in candidates:
                 # Nothing was written of these, so they may as well be judged by what has changed.
                 csr = candidate.csr
@@ -302,9 +304,14 @@ class Engine:
         """Judge those whose attestor brings its own SQL, each in a transaction of its own."""
         for candidate in candidates:
             if candidate.judgement is None:
-                await judge_in_lane(
-                    candidate, self._store, self._judge, self._outcomes, now, self._in_lane
-                )
+                with self._settling([candidate]):
+                    await judge_in_lane(
+                        candidate, self._store, self._judge, self._outcomes, now, self._in_lane
+                    )
+
+    def _settling(self, candidates: Sequence[Candidate]) -> AbstractContextManager[None]:
+        tracing = self._judge.tracing
+        return nullcontext() if tracing is None else tracing.settling(candidates)
 
     async def _in_lane(self, candidate: Candidate) -> None:
         """Do what there is to do between a lane's verification and its commit."""

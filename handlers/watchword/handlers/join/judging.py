@@ -14,6 +14,7 @@ The order of checks; the first that fails is the reason (the numbers are DESIGN'
 import asyncio
 import traceback
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -64,6 +65,7 @@ from watchword.handlers.join.reading import Anchors, Bindings, Nodes, Requests, 
 from watchword.handlers.join.renewing import Renewals
 from watchword.handlers.join.rows import INVALID, UNSUPPORTED, Look
 from watchword.handlers.join.states import States
+from watchword.handlers.join.tracing import Tracing
 from watchword.handlers.join.unsealing import unsealed
 from watchword.schemas.ids import JOIN, AttestorId, UnverifiedPayload
 from watchword.schemas.requests import Claims
@@ -86,6 +88,7 @@ class JudgingOptions:
     """How long an attestor may take."""
     retry_after_seconds: int = 30
     """When a machine that waits for an operator is to ask again; the same for all."""
+    tracing: Tracing | None = None
 
 
 class Judge:
@@ -95,6 +98,7 @@ class Judge:
         self, catalog: Catalog, crypto: JoinCrypto, policy: JoinPolicy, options: JudgingOptions
     ) -> None:
         """Take the collaborators."""
+        self.tracing = options.tracing
         self._catalog = catalog
         self._crypto = crypto
         self._renewals = Renewals(crypto, catalog.proving_keys())
@@ -163,10 +167,12 @@ class Judge:
             if nth % _BREATH == _BREATH - 1:
                 await asyncio.sleep(0)
         loader.has_grants = look.has_grants
-        if to_renew:
-            await self._renewals.judge(to_renew, loader, look.now)
-        if to_fetch:
-            await self._fetches.judge(to_fetch, loader, look.now)
+        with self._together(to_renew):
+            if to_renew:
+                await self._renewals.judge(to_renew, loader, look.now)
+        with self._together(to_fetch):
+            if to_fetch:
+                await self._fetches.judge(to_fetch, loader, look.now)
         await self._verify_all(to_verify, look.now, loader, tx)
         return [c for c, _ in to_renew] + [c for c, _, _ in to_verify]
 
@@ -208,6 +214,10 @@ class Judge:
         payload, claims = found
         return registered, Evidence(UnverifiedPayload(payload), claims)
 
+    def _together(self, asked: Sequence[tuple[Candidate, object]]) -> AbstractContextManager[None]:
+        traced = self.tracing if asked else None
+        return nullcontext() if traced is None else traced.judging_together([c for c, _ in asked])
+
     async def _verify_all(
         self,
         asked: Sequence[tuple[Candidate, Registered, Evidence]],
@@ -226,6 +236,8 @@ class Judge:
             others = self._others(candidate, registered, evidence.claims, now, loader)
             context = self._context(candidate, registered, now, loader, others, tx)
             work = self._verify(candidate, registered, evidence, context, others, loader)
+            if self.tracing is not None:
+                work = self.tracing.judging(candidate, work)
             asking.append(candidate)
             works.append((attestor, work))
         found = await self._patience.run(

@@ -117,7 +117,15 @@ class Outcomes:
         }
         return written_entry(
             orjson.dumps(event),
-            Attributes(text_id, _NODE_JOINED, self.source, at, node_id, node.tenant),
+            Attributes(
+                text_id,
+                _NODE_JOINED,
+                self.source,
+                at,
+                node_id,
+                node.tenant,
+                candidate.incoming.traceparent,
+            ),
             event_id=event_id,
             occurred_at=now,
             key=node_id.encode(),
@@ -160,6 +168,7 @@ class Outcomes:
                     subject=f"join/{request.request_id}",
                     topic=NODE_EVENTS,
                     private=private,
+                    traceparent=request.traceparent,
                 )
             )
         return entries
@@ -215,6 +224,7 @@ class Outcomes:
             subject=f"join/{row.request_id or row.request_sha256.hex()}",
             topic=JOIN_REFUSED,
             event_class="refusal",
+            traceparent=counted.candidate.incoming.traceparent,
         )
 
 

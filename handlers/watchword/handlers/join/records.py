@@ -15,6 +15,8 @@ class Incoming:
     offset: int
     key: bytes | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    traceparent: str | None = None
+    """The span in which this deployment judges it, for the events that come of it; never what a machine sent."""
 
 
 @dataclass(frozen=True, slots=True)

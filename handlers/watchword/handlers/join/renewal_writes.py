@@ -1,5 +1,6 @@
 """What renewals write, and what a second key from one certificate sets off: rows, and events for the journal."""
 
+from dataclasses import replace
 from datetime import datetime
 
 from watchword.handlers.join.candidate import Candidate, Renewal, Theft
@@ -72,7 +73,7 @@ def _conflict(candidate: Candidate, theft: Theft, change: Change, outcomes: Outc
         csr_sha256=candidate.question.csr_sha256 or b"",
         request_id=candidate.question.request_id or "",
         evicts=outcomes.evicts_on_theft,
-        change=change,
+        change=replace(change, traceparent=candidate.incoming.traceparent),
     )
 
 
@@ -119,4 +120,5 @@ def _renewed(
         subject=renewal.node_text,
         topic=NODE_EVENTS,
         private=renewed_private(renewal, certificate, now),
+        traceparent=candidate.incoming.traceparent,
     )

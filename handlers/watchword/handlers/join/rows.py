@@ -323,3 +323,5 @@ class NewRequest:
     claims: str
     facts: str
     request_id: str
+    traceparent: str | None = None
+    """No column: for the event alone."""

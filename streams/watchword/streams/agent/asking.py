@@ -10,6 +10,7 @@ from watchword.streams.agent.errors import TransportUnavailable
 from watchword.streams.agent.exchange import Exchange, Round
 from watchword.streams.agent.keystore import Keystore
 from watchword.streams.agent.progress import Reporter, Step
+from watchword.streams.agent.tracing import following
 from watchword.streams.agent.transport import Conversation, Transport
 from watchword.streams.agent.trust import Trust, TrustKeeper
 from watchword.streams.logs import about_request
@@ -59,7 +60,7 @@ class Asker:
             TransportRefused: it is not taken.
             StateUnusable: the disk.
         """
-        with about_request(current.request_id):
+        with about_request(current.request_id), following("ask", current.attestor):
             return await self._ask(exchange, current)
 
     async def _ask(self, exchange: Exchange, current: Round) -> Round | None:

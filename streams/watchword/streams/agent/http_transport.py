@@ -24,9 +24,11 @@ from urllib.parse import urlsplit
 
 from watchword.handlers.crypto.jws import MAX_TOKEN_BYTES
 from watchword.handlers.errors import BadArgument
+from watchword.schemas.traceparent import TRACEPARENT
 from watchword.streams.agent.backoff import Pace
 from watchword.streams.agent.clock import AgentClock
 from watchword.streams.agent.errors import TransportRefused, TransportUnavailable
+from watchword.streams.agent.tracing import traceparent
 from watchword.streams.agent.transport import Conversation
 
 if TYPE_CHECKING:
@@ -120,8 +122,9 @@ class HttpTransport:
         body: bytes | None = None,
         params: dict[str, str] | None = None,
         wait_s: float = 0.0,
+        trace: str | None = None,
     ) -> "Reply":
-        """Return the gateway's reply, whose body has at most `limit` bytes.
+        """Return the gateway's reply, whose body has at most `limit` bytes; `trace` goes along as `traceparent`.
 
         Raises:
             TransportUnavailable: no reply, or one that asks to try again.
@@ -130,13 +133,16 @@ class HttpTransport:
         import httpx  # noqa: PLC0415 - 100 ms that a command without a gateway need not pay
 
         client = await self._connected()
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        if trace is not None:
+            headers[TRACEPARENT] = trace
         try:
             async with client.stream(
                 method,
                 path,
                 content=body,
                 params=params,
-                headers={} if body is None else {"Content-Type": "application/json"},
+                headers=headers,
                 timeout=httpx.Timeout(wait_s + _ANSWER_S, connect=_CONNECT_S),
             ) as response:
                 content = await _read(response, limit)
@@ -222,7 +228,9 @@ class _HttpConversation:
         self._after: dict[bytes, str] = {}
 
     async def publish(self, request: bytes) -> None:
-        reply = await self._transport.call("POST", "/v1/joins", limit=64 * 1024, body=request)
+        reply = await self._transport.call(
+            "POST", "/v1/joins", limit=64 * 1024, body=request, trace=traceparent()
+        )
         reply.required(_OK, _ACCEPTED)
 
     async def receive(self, request_sha256: bytes, wait_s: float) -> bytes | None:

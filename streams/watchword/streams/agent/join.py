@@ -14,6 +14,7 @@ from watchword.streams.agent.identity import Identity
 from watchword.streams.agent.joiner import Joiner, JoinOptions
 from watchword.streams.agent.keystore import Keystore
 from watchword.streams.agent.progress import Listener, Reporter, say_nothing
+from watchword.streams.agent.tracing import following
 from watchword.streams.agent.transport import Transport
 from watchword.streams.agent.trust import TrustKeeper
 
@@ -88,8 +89,9 @@ async def join_locked(
     joiner = Joiner(keystore, transport, trust, prover, options, reporter=reporter, pace=pace)
     limit = asyncio.timeout(options.give_up_after_s)
     try:
-        async with limit:
-            identity = await joiner.run(exchange)
+        with following("join", prover.id):
+            async with limit:
+                identity = await joiner.run(exchange)
     except TimeoutError:
         if not limit.expired():
             raise

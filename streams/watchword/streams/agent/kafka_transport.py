@@ -24,8 +24,10 @@ from watchword.schemas.topics import (
     TRUST_BUNDLE_KEY,
     crl_key,
 )
+from watchword.schemas.traceparent import TRACEPARENT
 from watchword.streams.agent.clock import AgentClock
 from watchword.streams.agent.errors import TransportRefused, TransportUnavailable
+from watchword.streams.agent.tracing import traceparent
 from watchword.streams.agent.transport import Conversation
 
 _Client = Any
@@ -165,7 +167,11 @@ class _KafkaConversation:
         try:
             async with asyncio.timeout(_SEND_S):
                 await self._stand_at_the_end()
-                await self._producer.send_and_wait(self._requests, request, key=self._key)
+                trace = traceparent()
+                headers = [] if trace is None else [(TRACEPARENT, trace.encode())]
+                await self._producer.send_and_wait(
+                    self._requests, request, key=self._key, headers=headers
+                )
         except (MessageSizeTooLargeError, TopicAuthorizationFailedError) as error:
             message = f"{self._requests}: {type(error).__name__}"
             raise TransportRefused(message) from None

@@ -9,15 +9,17 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
 from watchword.handlers.attestors.tpm.names import ek_sha256
 from watchword.handlers.attestors.tpm.structures import read_public_2b
 from watchword.handlers.errors import BadArgument, ConfigRefused
+from watchword.schemas.traceparent import TRACEPARENT, TraceContext, read_traceparent
 from watchword.streams import failpoints
 from watchword.streams.agent import bootstrap as bootstrapping
+from watchword.streams.agent import tracing
 from watchword.streams.agent.commander import CommandOptions
 from watchword.streams.agent.daemon import RunOptions
 from watchword.streams.agent.daemon import run as run_agent
@@ -27,6 +29,7 @@ from watchword.streams.agent.join import join as join_service
 from watchword.streams.agent.progress import Progress
 from watchword.streams.agent.renew import renew as renew_certificate
 from watchword.streams.agent.status import status as status_of
+from watchword.streams.agent.tracing import AgentTracing, Untraced
 from watchword.streams.agent.transport import Transport
 from watchword.streams.cli.durations import duration
 from watchword.streams.cli.machine import (
@@ -40,6 +43,10 @@ from watchword.streams.cli.machine import (
 )
 from watchword.streams.cli.output import say, show_one
 from watchword.streams.settings import Settings
+from watchword.streams.tracing.opening import tracing_of
+
+if TYPE_CHECKING:
+    from watchword.streams.tracing.spans import Spans
 
 app = App(name="agent", help="What runs on the joining machine.")
 
@@ -147,7 +154,7 @@ async def run(
         ),
         environment=os.environ,
     )
-    async with _transport(options, settings) as transport:
+    async with _transport(options, settings, lasts=True) as transport:
         await run_agent(options.folder(), transport, prover_of(options, transport.clock), running)
 
 
@@ -205,12 +212,28 @@ def _report(progress: Progress) -> None:
 
 
 @asynccontextmanager
-async def _transport(options: Reaching, settings: Settings) -> AsyncGenerator[Transport]:
+async def _transport(
+    options: Reaching, settings: Settings, *, lasts: bool = False
+) -> AsyncGenerator[Transport]:
+    """Give the way to the service, and follow what goes that way.
+
+    What started a command may be followed itself, and says so in `TRACEPARENT`; of a process that `lasts` it says nothing.
+    """
+    said = os.environ.get(TRACEPARENT.upper(), "")
+    told = None if lasts else read_traceparent([said.encode(errors="replace")])
     transport = _opened(options, settings)
-    try:
-        yield transport
-    finally:
-        await transport.close()
+    with tracing_of(settings.tracing, "agent") as spans:
+        tracing.install(Untraced(told) if spans is None else _traced(spans, told))
+        try:
+            yield transport
+        finally:
+            await transport.close()
+
+
+def _traced(spans: "Spans", told: TraceContext | None) -> AgentTracing:
+    from watchword.streams.tracing.agent import TracedAgent  # noqa: PLC0415 - needs the extra
+
+    return TracedAgent(spans, told)
 
 
 def _opened(options: Reaching, settings: Settings) -> Transport:

@@ -24,6 +24,9 @@ ADDRESS = "watchword.address"
 REQUEST_ID = "watchword.request_id"
 """Where the scope has the id of a request that a worker could judge: a UUID, so no text of the client's."""
 
+TRACE = "watchword.trace"
+"""Where the scope has what a traced request's log line is given beside: `trace_id` and `span_id`."""
+
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"))
 _ORDINARY = re.compile(r"[A-Za-z0-9/{}._-]{1,64}")
 _ALWAYS = ((b"x-content-type-options", b"nosniff"),)
@@ -97,6 +100,7 @@ class Envelope:
             address=scope.get(ADDRESS),
             request_id=scope.get(REQUEST_ID),
             unlogged_before=self._unlogged,
+            **scope.get(TRACE, {}),
         )
         self._unlogged = 0
 

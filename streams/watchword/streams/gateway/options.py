@@ -5,6 +5,7 @@ from pathlib import Path
 
 from watchword.schemas.requests import MAX_REQUEST_BYTES
 from watchword.schemas.topics import JOIN_REQUESTS, JOIN_RESPONSES, TRUST_BUNDLE
+from watchword.streams.gateway.tracing import GatewayTracing, Untraced
 from watchword.streams.kafka_clients import KafkaConnection
 
 _MIB = 1024 * 1024
@@ -104,6 +105,7 @@ class GatewayOptions:
     topic_prefix: str = ""
     limits: Limits = field(default_factory=Limits)
     timings: Timings = field(default_factory=Timings)
+    tracing: GatewayTracing = field(default_factory=Untraced)
 
     @property
     def requests_topic(self) -> str:

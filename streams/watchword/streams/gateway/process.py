@@ -73,7 +73,15 @@ class Gateway:
         self._published_tail = Tail(
             options.kafka, options.published_topic, self._take_published, lookback_s=None
         )
-        desk = Desk(limits, timings, self._requests, self._pending, self._answers, self._published)
+        desk = Desk(
+            limits,
+            timings,
+            self._requests,
+            self._pending,
+            self._answers,
+            self._published,
+            options.tracing,
+        )
         self._server = GatewayServer(
             Envelope(application(desk), proxies, limits),
             Door(proxies, limits, timings),

@@ -3,8 +3,9 @@
 import asyncio
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
+from time import time_ns
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -15,11 +16,12 @@ from starlette.routing import BaseRoute, Route
 from watchword.handlers.errors import Unavailable
 from watchword.schemas.requests import ADDRESS_HEADER
 from watchword.schemas.topics import CA_NAME, CRL_KEY, KEY_SET_KEY, TRUST_BUNDLE_KEY, crl_key
+from watchword.schemas.traceparent import TRACEPARENT, TraceContext, read_traceparent
 from watchword.streams.gateway import metrics
 from watchword.streams.gateway.admission import admit
 from watchword.streams.gateway.answers import Answer, Answers
 from watchword.streams.gateway.bodies import Disconnected, held, read_body
-from watchword.streams.gateway.envelope import ADDRESS, REQUEST_ID
+from watchword.streams.gateway.envelope import ADDRESS, REQUEST_ID, TRACE
 from watchword.streams.gateway.openapi import openapi_bytes
 from watchword.streams.gateway.options import Limits, Timings
 from watchword.streams.gateway.pending import Pending
@@ -27,6 +29,7 @@ from watchword.streams.gateway.problems import Problem, Rejected, problem_respon
 from watchword.streams.gateway.published import Published
 from watchword.streams.gateway.quotas import Buckets, Shares
 from watchword.streams.gateway.requests import Requests
+from watchword.streams.gateway.tracing import GatewayTracing, Untraced
 
 JOSE = "application/jose"
 """RFC 7515, 9.2.1: a JWS in compact form."""
@@ -36,8 +39,6 @@ PKIX_CRL = "application/pkix-crl"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _TAG = re.compile(r"[0-9a-f]{32}")
 _SECONDS = re.compile(r"[0-9]{1,9}")
-_TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-"""https://www.w3.org/TR/trace-context/#traceparent-header, version 00."""
 _NO_STORE = {"Cache-Control": "no-store"}
 _GONE = Response(status_code=499, headers=_NO_STORE)
 _DOCUMENT_AGE_S = 60
@@ -53,6 +54,7 @@ class Desk:
     pending: Pending
     answers: Answers
     published: Published
+    tracing: GatewayTracing = field(default_factory=Untraced)
 
 
 class Joins:
@@ -81,6 +83,7 @@ class Joins:
         # 6. Kafka has it.
         desk = self._desk
         address: str = request.scope[ADDRESS]
+        since_ns = time_ns()
 
         # Step 1
         _check_headers(request.headers, desk.limits.request_bytes)
@@ -100,7 +103,11 @@ class Joins:
 
             try:
                 # Step 3
-                if not await desk.pending.is_copy(digest):
+                machine = _machines_trace(request)
+                if await desk.pending.is_copy(digest):
+                    with desk.tracing.receiving(digest, machine, since_ns=since_ns) as followed:
+                        request.scope[TRACE] = followed.ids
+                else:
                     # Step 4
                     with metrics.CHECK_SECONDS.time():
                         admitted = admit(body)
@@ -112,9 +119,13 @@ class Joins:
                         raise Rejected(Problem.TOO_MANY_REQUESTS, retry_after_s=wait_s)
 
                     # Step 6
-                    beside = (*_trace(request.headers), (ADDRESS_HEADER, address.encode()))
-                    sending = desk.requests.send(admitted, beside)
-                    await desk.pending.send(digest, sending)
+                    with desk.tracing.receiving(
+                        digest, machine, since_ns=since_ns, request_id=admitted.request_id
+                    ) as followed:
+                        request.scope[TRACE] = followed.ids
+                        beside = (*followed.headers, (ADDRESS_HEADER, address.encode()))
+                        sending = desk.requests.send(admitted, beside)
+                        await desk.pending.send(digest, sending)
             except Unavailable:
                 raise Rejected(
                     Problem.UNAVAILABLE, retry_after_s=desk.timings.retry_after_s
@@ -277,10 +288,9 @@ def _check_headers(headers: Mapping[str, str], limit: int) -> None:
         raise Rejected(Problem.TOO_LARGE)
 
 
-def _trace(headers: Mapping[str, str]) -> tuple[tuple[str, bytes], ...]:
+def _machines_trace(request: Request) -> TraceContext | None:
     """Return the machine's trace context, to be linked and never adopted."""
-    found = headers.get("traceparent", "")
-    return (("traceparent", found.encode()),) if _TRACEPARENT.fullmatch(found) else ()
+    return read_traceparent([v.encode("latin-1") for v in request.headers.getlist(TRACEPARENT)])
 
 
 async def _disconnected(request: Request) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from watchword.handlers.store.connection import Database
 from watchword.streams.kafka_clients import KafkaConnection
 from watchword.streams.lifecycle import Lifecycle
+from watchword.streams.relay.tracing import RelayTracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +39,5 @@ class RelayOptions:
 
     tenant_topics: frozenset[str] = frozenset()
     """Tenants whose refusals go to a topic of their own as well."""
+
+    tracing: RelayTracing | None = None

@@ -130,12 +130,23 @@ class Relay:
             self._lease_due = 0.0
             return Outcome()
         failpoints.hit("relay-before-send")
-        projected = Projected(rows, tenant_topics=self._options.tenant_topics)
-        outcome = projected.folded(
-            await self._publisher.publish(projected.rows, within_s=min(left, self._options.wave_s))
-        )
+        outcome = await self._published(self._publisher, rows, within_s=left)
         failpoints.hit("relay-after-send")
         self._count_wave(rows, outcome)
+        return outcome
+
+    async def _published(
+        self, publisher: Publisher, rows: Sequence[Row], *, within_s: float, singly: bool = False
+    ) -> Outcome:
+        tracing, since_ns = self._options.tracing, time.time_ns()
+        projected = Projected(rows, tenant_topics=self._options.tenant_topics)
+        outcome = projected.folded(
+            await publisher.publish(
+                projected.rows, within_s=min(within_s, self._options.wave_s), singly=singly
+            )
+        )
+        if tracing is not None:
+            tracing.sent(rows, outcome, since_ns=since_ns)
         return outcome
 
     def _time_left(self) -> float:
@@ -194,12 +205,7 @@ class Relay:
         rows = await store.backlog(connection, [shard.interval(view)], limit=_PROBE_ROWS)
         outcome = Outcome()
         if rows:
-            projected = Projected(rows, tenant_topics=self._options.tenant_topics)
-            outcome = projected.folded(
-                await publisher.publish(
-                    projected.rows, within_s=min(left, self._options.wave_s), singly=True
-                )
-            )
+            outcome = await self._published(publisher, rows, within_s=left, singly=True)
         done = [row for at, row in enumerate(rows) if at in outcome.acknowledged]
         is_cut = len(done) < len(rows) or len(rows) == _PROBE_ROWS
         if done or not is_cut:

@@ -25,6 +25,7 @@ from watchword.streams.settings.processes import (
     WorkerSettings,
 )
 from watchword.streams.settings.section import Section
+from watchword.streams.settings.tracing import TracingSettings
 
 
 class Settings(Section):
@@ -46,6 +47,7 @@ class Settings(Section):
     access: AccessSettings = AccessSettings()
     health: HealthSettings = HealthSettings()
     log: LogSettings = LogSettings()
+    tracing: TracingSettings = TracingSettings()
 
 
 def rules(settings: Settings) -> Iterator[str]:

@@ -20,6 +20,11 @@ SHORT_FORMS: dict[str, tuple[str, str]] = {
     "DATABASE_URL": ("database", "url"),
     "LOG_FORMAT": ("log", "format"),
     "LOG_LEVEL": ("log", "level"),
+    "OTEL_EXPORTER_OTLP_ENDPOINT": ("tracing", "endpoint"),
+    "OTEL_EXPORTER_OTLP_HEADERS": ("tracing", "headers"),
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": ("tracing", "traces_endpoint"),
+    "OTEL_SDK_DISABLED": ("tracing", "disabled"),
+    "OTEL_SERVICE_NAME": ("tracing", "service_name"),
 } | {
     f"KAFKA_{name.upper()}": ("kafka", name)
     for name in (
@@ -37,7 +42,11 @@ SHORT_FORMS: dict[str, tuple[str, str]] = {
 }
 """What other tools call the same thing. Other variables that begin with `KAFKA_` are not ours."""
 
-SECRETS: tuple[tuple[str, str], ...] = (("database", "url"), ("kafka", "sasl_password"))
+SECRETS: tuple[tuple[str, str], ...] = (
+    ("database", "url"),
+    ("kafka", "sasl_password"),
+    ("tracing", "headers"),
+)
 """Also read from `$CREDENTIALS_DIRECTORY/<section>.<name>` and from the file named in `<name>_file`."""
 
 _LIBPQ = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE", "PGUSER")
@@ -113,7 +122,7 @@ def _from_file(file: Path | None, problems: list[str]) -> Iterator[Value]:
     if isinstance(kafka := tree.get("kafka"), dict):
         tree["kafka"] = dict(_flat(cast("dict[str, Any]", kafka)))
     for path, value in _leaves(tree):
-        if path == ("kafka", "sasl_password") or (
+        if path in (("kafka", "sasl_password"), ("tracing", "headers")) or (
             path == ("database", "url") and _has_password(value)
         ):
             name = ".".join(path)

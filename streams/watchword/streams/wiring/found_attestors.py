@@ -6,6 +6,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, version
 from typing import Literal
 
 from watchword.handlers.attestor import Attestor, Reason
+from watchword.handlers.attestors.cloud_iid.verifier import CloudIidAttestor
 from watchword.handlers.attestors.discovery.verifier import DiscoveryAttestor
 from watchword.handlers.attestors.image.verifier import ImageAttestor
 from watchword.handlers.attestors.join_token.verifier import JoinTokenAttestor
@@ -27,6 +28,7 @@ _OURS: tuple[type, ...] = (
     ImageAttestor,
     DiscoveryAttestor,
     TpmAttestor,
+    CloudIidAttestor,
 )
 _DISTRIBUTION = "watchword"
 _NO_TABLE = "no table [attestors.{name}]: it may admit nobody"

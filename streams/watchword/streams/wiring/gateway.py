@@ -1,8 +1,11 @@
 """Puts a gateway together: it needs Kafka, and neither keys nor the database."""
 
+from dataclasses import replace
+
 from watchword.streams.gateway.options import GatewayOptions, Limits, TlsFiles
 from watchword.streams.gateway.process import run_gateway
 from watchword.streams.settings import Settings
+from watchword.streams.tracing.opening import tracing_of
 from watchword.streams.wiring.connections import kafka_connection
 
 _CONNECTIONS_BESIDE_WAITERS = 2000
@@ -15,7 +18,13 @@ async def run(settings: Settings) -> None:
         ConfigRefused: the settings cannot be used.
         OSError: an address is taken.
     """
-    await run_gateway(gateway_options(settings))
+    with tracing_of(settings.tracing, "gateway") as spans:
+        options = gateway_options(settings)
+        if spans is not None:
+            from watchword.streams.tracing.gateway import TracedGateway  # noqa: PLC0415 - needs the extra
+
+            options = replace(options, tracing=TracedGateway(spans, options.requests_topic))
+        await run_gateway(options)
 
 
 def gateway_options(settings: Settings) -> GatewayOptions:

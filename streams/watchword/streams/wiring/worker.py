@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
 from prometheus_client import REGISTRY
 
@@ -23,6 +24,7 @@ from watchword.schemas.topics import JOIN_REQUESTS
 from watchword.streams import failpoints
 from watchword.streams.settings import Settings
 from watchword.streams.signer.client import SocketSigner
+from watchword.streams.tracing.opening import tracing_of
 from watchword.streams.wiring.attestors import enabled_attestors, join_policy
 from watchword.streams.wiring.cloud_iid import tending
 from watchword.streams.wiring.connections import database_url, kafka_connection
@@ -34,6 +36,10 @@ from watchword.streams.worker.key_watch import KeyWatch, watching_keys
 from watchword.streams.worker.options import Judging, WorkerLimits, WorkerOptions
 from watchword.streams.worker.request_log import RequestLog
 from watchword.streams.worker.run import run_worker
+
+if TYPE_CHECKING:
+    from watchword.streams.tracing.spans import Spans
+    from watchword.streams.tracing.worker import WorkerTracing
 
 
 def run(settings: Settings) -> int:
@@ -54,7 +60,9 @@ def run(settings: Settings) -> int:
             [f"deployment.trust_domain: {wanted}, but the keys are for {keys.trust_domain}"]
         )
     attestors = enabled_attestors(settings, trust_domain=keys.trust_domain)
-    return run_worker(options, partial(judging, settings, keys, attestors, join_policy(settings)))
+    policy = join_policy(settings)
+    with tracing_of(settings.tracing, "worker", settings.worker.name) as spans:
+        return run_worker(options, partial(judging, settings, keys, attestors, policy, spans))
 
 
 def worker_options(settings: Settings) -> WorkerOptions:
@@ -81,9 +89,13 @@ def worker_options(settings: Settings) -> WorkerOptions:
 
 @asynccontextmanager
 async def judging(
-    settings: Settings, keys: WorkerKeys, attestors: list[object], policy: JoinPolicy
+    settings: Settings,
+    keys: WorkerKeys,
+    attestors: list[object],
+    policy: JoinPolicy,
+    spans: "Spans | None" = None,
 ) -> AsyncGenerator[Judging]:
-    """Open the join service inside the event loop; close it in reverse order."""
+    """Open the join service inside the event loop; close it in reverse order. With `spans` it is traced."""
     url = database_url(settings)
     refusals, deployment = settings.refusals, settings.deployment
     every = attestors
@@ -97,7 +109,9 @@ async def judging(
         stack.push_async_callback(store.close)
         signer = SocketSigner(settings.signer.socket)
         stack.push_async_callback(signer.close)
-        crypto = keys.join_crypto(signer)
+        tracing = _tracing(spans, settings, every)
+        metrics = JoinMetrics(every)
+        crypto = keys.join_crypto(signer if tracing is None else tracing.signing(signer))
         service = create_join_service(
             store,
             JoinClock(
@@ -112,11 +126,12 @@ async def judging(
             [metered(one, REGISTRY) for one in every if is_attestor(one)],
             JoinSeams(
                 policy,
-                JoinMetrics(every),
+                metrics if tracing is None else tracing.observing(metrics),
                 lambda: failpoints.hit("before-commit"),
                 evicts_on_theft=deployment.on_key_conflict == "evict",
                 waiting_per_tenant=deployment.waiting_per_tenant,
                 waiting_per_site=deployment.waiting_per_site,
+                tracing=tracing,
             ),
         )
         with_sql = [AttestorId(a.id) for a in attestors if brings_sql(a)]  # type: ignore[attr-defined]  # looked at
@@ -134,4 +149,14 @@ async def judging(
             partial(drafted, settings, crypto, attestors),
         )
         await stack.enter_async_context(attended(desk))
-        yield Judging(service, lambda: watch.problem() or clouds(), watch.clock_skew)
+        yield Judging(service, lambda: watch.problem() or clouds(), watch.clock_skew, tracing)
+
+
+def _tracing(
+    spans: "Spans | None", settings: Settings, attestors: list[object]
+) -> "WorkerTracing | None":
+    if spans is None:
+        return None
+    from watchword.streams.tracing.worker import WorkerTracing  # noqa: PLC0415 - needs the extra
+
+    return WorkerTracing(spans, group=settings.worker.group_id, attestors=attestors)

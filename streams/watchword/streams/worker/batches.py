@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -19,6 +19,7 @@ from watchword.streams.worker.exits import ExitCode, Fatal, exit_now
 from watchword.streams.worker.options import WorkerLimits, WorkerTopics
 from watchword.streams.worker.outgoing import POISON, Outgoing, answer_of, dead_letter_of
 from watchword.streams.worker.services import WorkerService
+from watchword.streams.worker.tracing import BatchTracing
 
 _log = structlog.get_logger(__name__)
 
@@ -36,6 +37,7 @@ class BatchParts:
     answers: Answers
     topics: WorkerTopics
     fatal: Fatal = exit_now
+    tracing: BatchTracing | None = None
 
 
 class Batches(WorkerService):
@@ -76,7 +78,8 @@ class Batches(WorkerService):
             self._begin(batch)
             began = time.perf_counter()
             try:
-                await self._carry_out(batch)
+                with self._followed(batch):
+                    await self._carry_out(batch)
             except MemoryError as error:
                 self._out_of_memory(error, batch)
             except BaseException as error:
@@ -116,10 +119,19 @@ class Batches(WorkerService):
         """Judge, answer, wait for the acknowledgements, mark as done: in this order."""
         outgoing = await self._judge(batch)
         failpoints.hit("after-commit-before-response")
-        await self._parts.answers.send(outgoing)
+        with self._sending(outgoing):
+            await self._parts.answers.send(outgoing)
         failpoints.hit("after-response-before-offset")
         for delivery in batch:
             self._parts.backlog.finish(delivery)
+
+    def _followed(self, batch: Sequence[Delivery]) -> AbstractContextManager[None]:
+        tracing = self._parts.tracing
+        return nullcontext() if tracing is None else tracing.batch(batch)
+
+    def _sending(self, records: Sequence[Outgoing]) -> AbstractContextManager[None]:
+        tracing = self._parts.tracing
+        return nullcontext() if tracing is None else tracing.sending(len(records))
 
     async def _judge(self, batch: Sequence[Delivery]) -> list[Outgoing]:
         readable = [d.incoming for d in batch if d.unreadable is None]

@@ -9,6 +9,7 @@ from watchword.handlers.join.records import JoinService
 from watchword.schemas.requests import MAX_REQUEST_BYTES
 from watchword.schemas.topics import JOIN_REQUESTS, JOIN_REQUESTS_DLQ, JOIN_RESPONSES
 from watchword.streams.kafka_clients import KafkaConnection
+from watchword.streams.worker.tracing import BatchTracing
 
 MIB = 1024 * 1024
 
@@ -86,6 +87,7 @@ class Judging:
     While there is a problem nothing is fetched; it must not block."""
     clock_skew: Callable[[], float | None]
     """Seconds by which the clock is off PostgreSQL's; None if that was not measured yet."""
+    tracing: BatchTracing | None = None
 
 
 ServiceFactory = Callable[[], AbstractAsyncContextManager[Judging]]

@@ -175,7 +175,10 @@ def assemble(
     budget = Budget(limits.held_records, limits.held_bytes, GREATEST_RECORD_BYTES)
     backlog = Backlog(budget)
     answers = Answers(producer_factory(options), limits.send_deadline_s)
-    batches = Batches(BatchParts(backlog, judging.service, answers, options.topics, fatal), limits)
+    batches = Batches(
+        BatchParts(backlog, judging.service, answers, options.topics, fatal, judging.tracing),
+        limits,
+    )
     app = build_app(options.group, backlog.put, limits.held_records)
     source = RequestSource(
         SourceParts(

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import cast
 
@@ -13,9 +13,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.support.gateway import JSON, location_of, make_answer, make_request
+from tests.support.traced import MACHINES, linked, span_id, trace_id, traced
 from watchword.handlers.errors import Unavailable
 from watchword.schemas.requests import ADDRESS_HEADER
 from watchword.schemas.topics import CRL_KEY, KEY_SET_KEY, TRUST_BUNDLE_KEY
+from watchword.schemas.traceparent import TraceContext, trace_id_of
 from watchword.streams.gateway.addresses import Proxies
 from watchword.streams.gateway.admission import Admitted
 from watchword.streams.gateway.answers import Answers
@@ -25,6 +27,7 @@ from watchword.streams.gateway.pending import Pending
 from watchword.streams.gateway.published import Published
 from watchword.streams.gateway.requests import Headers, Requests
 from watchword.streams.gateway.routes import Desk, application
+from watchword.streams.tracing.gateway import TracedGateway
 
 NOBODY_KNOWS = "/v1/joins/" + "0" * 64
 REQUEST = make_request()
@@ -378,8 +381,8 @@ async def test_another_method_is_told_which_ones_there_are() -> None:
 @pytest.mark.parametrize(
     ("traceparent", "is_passed_on"),
     [
-        ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", True),
-        ("00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01", False),
+        (MACHINES.write(), True),
+        (MACHINES.write().upper(), False),
         ("hostile", False),
     ],
 )
@@ -397,3 +400,69 @@ async def test_a_trace_context_is_passed_on_only_in_its_one_form(
     assert list(found) == ([("traceparent", traceparent.encode())] if is_passed_on else []) + [
         beside
     ]
+
+
+@pytest.mark.parametrize("said", [[], [MACHINES.write()], [MACHINES.write()] * 2, ["hostile"]])
+async def test_a_request_is_followed_in_its_own_trace_and_the_machines_is_linked(
+    said: list[str],
+) -> None:
+    """A machine chooses no trace of ours, and learns nothing of them."""
+    kafka, process = FakeRequests(), traced()
+    desk = replace(make_desk(kafka), tracing=TracedGateway(process.spans, "join.requests"))
+    async with asking(desk) as client:
+        headers = [*JSON.items(), *(("TraceParent", one) for one in said), ("tracestate", "a=b")]
+        first = await client.post("/v1/joins", content=REQUEST, headers=headers)
+        again = await client.post("/v1/joins", content=REQUEST, headers=headers)
+        junk = await client.post("/v1/joins", content=b"{}", headers=headers)
+
+    received, copy = process.ended("POST /v1/joins")
+    sending = process.one("send join.requests")
+    trace = trace_id_of(sha256(REQUEST).digest())
+    assert [trace_id(span) for span in (received, sending, copy)] == [trace] * 3
+    assert received.parent is None
+    assert sending.parent is not None
+    assert sending.parent.span_id == span_id(received)
+    expected = [(MACHINES.trace_id, MACHINES.span_id)] if said == [MACHINES.write()] else []
+    assert linked(received) == linked(copy) == expected
+    assert [dict(span.attributes or {})["watchword.repeated"] for span in (received, copy)] == [
+        False,
+        True,
+    ]
+    ((_, found),) = kafka.sent
+    context = TraceContext(trace, span_id(sending), is_sampled=True)
+    assert dict(found)["traceparent"] == context.write().encode()
+    assert "tracestate" not in dict(found)
+    assert junk.status_code == 400
+    assert len(process.names()) == 3
+    for response in (first, again, junk):
+        assert not [name for name in response.headers if "trace" in name]
+        assert f"{trace:032x}" not in response.text
+
+
+async def test_a_request_that_kafka_does_not_take_is_followed_to_there() -> None:
+    """Which is when somebody looks for it."""
+    process = traced()
+    desk = make_desk(FakeRequests(is_away=True))
+    async with asking(
+        replace(desk, tracing=TracedGateway(process.spans, "join.requests"))
+    ) as client:
+        check_problem(
+            await client.post("/v1/joins", content=REQUEST, headers=JSON), 503, "unavailable"
+        )
+
+    received = process.one("POST /v1/joins")
+    assert not received.status.is_ok
+    assert dict(received.attributes or {})["http.response.status_code"] == 503
+    assert dict(process.one("send join.requests").attributes or {})["error.type"] == "Unavailable"
+
+
+async def test_a_request_that_is_not_sampled_is_not_followed() -> None:
+    """It goes its way as if nobody traced."""
+    kafka, process = FakeRequests(), traced(0.0)
+    desk = replace(make_desk(kafka), tracing=TracedGateway(process.spans, "join.requests"))
+    headers = JSON | {"traceparent": MACHINES.write()}
+    async with asking(desk) as client:
+        assert (await client.post("/v1/joins", content=REQUEST, headers=headers)).status_code == 202
+
+    assert process.names() == []
+    assert len(kafka.sent) == 1

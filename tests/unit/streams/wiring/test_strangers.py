@@ -12,7 +12,7 @@ from tests.support.attestors.scripted import Scripted
 from tests.unit.streams.wiring.test_attestors import settings_of
 from watchword.handlers.errors import ConfigRefused
 from watchword.streams.settings import Settings
-from watchword.streams.wiring.attestors import enabled_attestors
+from watchword.streams.wiring.attestors import BUILT_IN, enabled_attestors
 from watchword.streams.wiring.found_attestors import check_attestors, found_attestors, without_table
 
 DOMAIN = "fleet.example"
@@ -136,6 +136,21 @@ def test_list_says_where_each_comes_from_and_why_one_is_skipped(tmp_path: Path) 
         assert one.state == "skipped"
         assert said in (one.problem or "")
     assert found["idle", None].state == "available"
+
+
+def test_list_shows_each_of_ours(tmp_path: Path) -> None:
+    """One that is enabled and left out would be told as one that is not installed."""
+    settings = enabling(tmp_path, *sorted(BUILT_IN))
+    found = [one for one in found_attestors(settings, []) if one.distribution == "watchword"]
+
+    assert {one.id for one in found} == BUILT_IN | {"join-token"}
+    assert len(found) == len(BUILT_IN) + 1
+    for one in found:
+        assert one.state == "enabled", one
+        assert one.version, one
+        assert one.roles, one
+        assert one.reasons, one
+    assert not [one for one in found_attestors(settings, []) if one.state == "skipped"]
 
 
 def idle() -> Scripted:

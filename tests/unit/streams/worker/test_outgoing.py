@@ -58,6 +58,12 @@ def test_a_dead_letter_that_is_too_large_still_tells_where_the_record_is() -> No
     assert smaller.without_content() is None
 
 
+def test_an_answer_has_no_header() -> None:
+    """Nothing of the inside goes to machines, no context of a trace of ours either."""
+    answer = answer_of(Answer(key=b"k", value=b"signed", outcome="joined"), TOPICS)
+    assert answer.headers == ()
+
+
 def test_an_answer_is_nothing_without_its_content() -> None:
     answer = answer_of(Answer(key=b"k", value=b"signed", outcome="joined"), TOPICS)
     assert (answer.kind, answer.topic) == (Kind.ANSWER, "here.join.responses")
