@@ -187,6 +187,7 @@ def test_a_draft_policy_is_tried_on_what_has_happened(site: Site) -> None:
     draft.write_text(_NARROWER)
     nodes = site.asked("nodes", "list")["items"]
 
+    assert site.asked("explain", "--since", "1h")["items"] == []
     changed = site.asked("explain", "--since", "1h", "--policy", str(draft))["items"]
     ours = [one for one in changed if one["draft"] == "refused join:not-allowed"]
     assert ours

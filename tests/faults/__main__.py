@@ -25,6 +25,7 @@ from tests.faults.round import Plan, play
 from tests.faults.state import State
 
 _ROUND_S = 600.0
+_EXPLAIN_S = 600.0
 _LONG_ROUND_S = 1200.0
 """The longest that one deployment lasts."""
 
@@ -48,13 +49,20 @@ def main(arguments: list[str]) -> int:
         same = [argument for argument in arguments if argument != "--background"]
         return _go_to_background(state, same)
     faults = [named(n) for n in options.only.split(",")] if options.only else list(FAULTS)
-    return asyncio.run(_run(state, faults, SMALL if options.small else Layout()))
+    layout = SMALL if options.small else Layout()
+    return asyncio.run(_run(state, faults, layout, explain_s=options.explain_seconds))
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument(
         "--seconds", type=float, default=_ROUND_S, help="how long faults are injected"
+    )
+    parser.add_argument(
+        "--explain-seconds",
+        type=float,
+        default=_EXPLAIN_S,
+        help="for how long requests of a round are explained at its end; the latest come first",
     )
     parser.add_argument("--seed", type=int, default=1, help="the same choices for the same seed")
     parser.add_argument("--run", help="the name of the run; one that was begun goes on")
@@ -85,7 +93,7 @@ def _go_to_background(state: State, arguments: list[str]) -> int:
     return 0
 
 
-async def _run(state: State, faults: list[Fault], layout: Layout) -> int:
+async def _run(state: State, faults: list[Fault], layout: Layout, *, explain_s: float) -> int:
     # Kafka's client says much about brokers that are away, which they are on purpose.
     logging.disable(logging.CRITICAL)
     playing = asyncio.current_task()
@@ -106,6 +114,7 @@ async def _run(state: State, faults: list[Fault], layout: Layout) -> int:
             seconds=seconds,
             faults=faults,
             layout=layout,
+            explain_s=explain_s,
             alone=state.done % 2 == 0,
             scale=Scale(1.0 if rounds > 1 else min(1.0, seconds / (2 * _ROUND_S))),
         )

@@ -47,6 +47,8 @@ class Totals:
     findings: dict[str, int] = field(default_factory=dict[str, int])
     lines: list[str] = field(default_factory=list[str])
     counts: dict[str, int] = field(default_factory=dict[str, int])
+    explained: int = 0
+    to_explain: int = 0
     skips: int = 0
     rates: list[float] = field(default_factory=list[float])
     """Requests a second in each round."""
@@ -63,6 +65,8 @@ class Totals:
         _count(self.findings, {str(k): n for k, n in result.verdict.findings.counts.items()})
         self.lines += result.verdict.findings.lines()
         _count(self.counts, result.verdict.counts)
+        self.explained += result.verdict.explained.done
+        self.to_explain += result.verdict.explained.of
         self.skips += result.skips
         self.rates.append(result.pace.rate)
         self.least_rates.append(result.pace.least_rate)
@@ -99,6 +103,7 @@ def table(totals: Totals, faults: Sequence[Fault]) -> str:
         lines.append(line)
     counted = ", ".join(f"{count} {name}" for name, count in totals.counts.items())
     lines += ["", f"counted: {counted}"]
+    lines.append(f"explained: {totals.explained} of {totals.to_explain} requests")
     lines.append(f"workers that exited rather than skip an offset: {totals.skips}")
     if totals.rates:
         lines.append(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.faults.faults.fault import Fault, Injection, Scale
 from tests.faults.judge.cursors import CursorWatch
@@ -41,6 +42,8 @@ class Plan:
     scale: Scale = field(default_factory=lambda: Scale(0.5))
     patience_s: float = 120.0
     """How long answers may come after the load."""
+    explain_s: float = 0.0
+    """For how long requests are explained at the end."""
     calm_s: float = 45.0
     """How long at most is waited between two faults until all is answered as fast as ever."""
 
@@ -73,7 +76,12 @@ async def play(plan: Plan, folder: Path, say: Say) -> Result:
         await _rebuild(deployment, findings)
         _check_exits(deployment, findings)
         await _check_gateways(deployment, findings)
-        verdict = await judge(_evidence(deployment))
+        begun = time.monotonic()
+        verdict = await judge(_evidence(deployment, plan.explain_s))
+        explained = verdict.explained
+        say(
+            f"judged within {time.monotonic() - begun:.0f} s; explained {explained.done} of {explained.of} requests"
+        )
         merge(findings, verdict.findings)
         verdict.findings = findings
         rows = await deployment.postgres.run(
@@ -184,8 +192,13 @@ async def _all_summarised(deployment: Deployment) -> bool:
     return bool(rows[0][0])
 
 
-def _evidence(deployment: Deployment) -> Evidence:
+def _evidence(deployment: Deployment, explain_s: float) -> Evidence:
+    async def explain(stretches: Sequence[tuple[str, str]]) -> Sequence[dict[str, Any] | None]:
+        workers = deployment.layout.sizes.workers
+        return await deployment.operator.explain(stretches, within_s=explain_s, at_once=workers)
+
     return Evidence(
+        explain=explain if explain_s else None,
         bootstrap_servers=deployment.kafka.bootstrap_servers,
         dsn=deployment.postgres.superuser_dsn,
         ledger=deployment.ledger,

@@ -10,6 +10,7 @@ from tests.faults.judge.approvals import check_approvals
 from tests.faults.judge.canaries import Canaries
 from tests.faults.judge.commands import check_commands
 from tests.faults.judge.events import check_events, check_node_histories
+from tests.faults.judge.explained import Explain, Explained, check_explained
 from tests.faults.judge.findings import Findings
 from tests.faults.judge.leaks import check_leaks
 from tests.faults.judge.ledger import Commands, Ledger
@@ -46,6 +47,8 @@ class Evidence:
     trust: Trust
     bound: Bound
     canaries: Canaries
+    explain: Explain | None = None
+    """Has requests explained; None if nobody is to be asked."""
     logs: Sequence[Path] = ()
     pages: Sequence[tuple[str, bytes]] = ()
     """Metrics pages and command lines, by name."""
@@ -57,6 +60,7 @@ class Verdict:
 
     findings: Findings = field(default_factory=Findings)
     counts: dict[str, int] = field(default_factory=dict[str, int])
+    explained: Explained = field(default_factory=lambda: Explained(0, 0))
 
 
 async def judge(evidence: Evidence) -> Verdict:
@@ -88,6 +92,9 @@ async def judge(evidence: Evidence) -> Verdict:
         states = await check_standing(ledger, outcomes, evidence.ends, tables, findings)
         commands = await check_commands(
             ledger, outcomes, evidence.commands, evidence.trust.signing, tables, findings
+        )
+        verdict.explained = await check_explained(
+            topics[REQUESTS], inbox, evidence.explain, findings
         )
         waited = await check_approvals(ledger, outcomes, tables, findings)
         notes = await check_notes(ledger, outcomes, tables, findings)

@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
@@ -17,10 +18,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-from watchword.handlers.errors import Conflict, Unavailable
+from watchword.handlers.errors import Conflict, Unavailable, WatchwordError
 from watchword.handlers.operators.actor import Actor
 from watchword.handlers.operators.bans import ban_nodes
 from watchword.handlers.operators.commands import CommandOrder, send_command
+from watchword.handlers.operators.explanations import MOST_REQUESTS, Question, answer_to, ask
 from watchword.handlers.operators.grants import Grant
 from watchword.handlers.operators.images import ImageOrder, create_image
 from watchword.handlers.operators.places import create_place, create_tenant
@@ -30,12 +32,15 @@ from watchword.handlers.operators.standing import SeenNode
 from watchword.handlers.operators.tokens import TokenOrder, create_token, revoke_token
 from watchword.handlers.store.approvals import RequestFilter
 from watchword.handlers.store.connection import Database
+from watchword.schemas.times import parse_rfc3339
 
 DSN_FILE = "FAULTS_DSN_FILE"
 TENANT, POOL = "acme", "racks"
 _REST_S = 0.2
 _ACTOR = Actor("operator of the fault suite", "load")
 _PAGE = 1000
+_EXPLAINED_S = 300.0
+"""How long one answer may take; a job that takes longer than two minutes is ended by its worker."""
 
 T = TypeVar("T")
 
@@ -117,6 +122,27 @@ async def _waiting(database: Database, csr_sha256: bytes) -> dict[str, Any] | No
     return None
 
 
+async def _explain(database: Database, order: dict[str, Any]) -> list[dict[str, Any] | None]:
+    """Ask about stretches of time, so many at once, and begin with none after the time that there is."""
+    ends = time.monotonic() + order["within_s"]
+    free = asyncio.Semaphore(order["at_once"])
+
+    async def one(since: str, until: str) -> dict[str, Any] | None:
+        question = Question(
+            since=parse_rfc3339(since), until=parse_rfc3339(until), limit=MOST_REQUESTS
+        )
+        async with free:
+            if time.monotonic() > ends:
+                return None
+            try:
+                job = await _again(lambda: ask(database, _ACTOR, question))
+                return await answer_to(database, job, within_s=_EXPLAINED_S)
+            except WatchwordError as error:
+                return {"error": str(error)}
+
+    return await asyncio.gather(*(one(*stretch) for stretch in order["stretches"]))
+
+
 async def _unless_there(work: Callable[[], Awaitable[object]]) -> None:
     try:
         await _again(work)
@@ -148,6 +174,8 @@ async def _serve() -> None:
             case "ban":
                 seen = [SeenNode(UUID(order["node"]))]
                 await _unless_there(partial(ban_nodes, database, _ACTOR, seen))
+            case "explain":
+                result = await _explain(database, order)
             case "decide":
                 result = await _decide(database, bytes.fromhex(order["csr"]), order["word"])
             case _:

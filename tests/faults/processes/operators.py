@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -64,6 +65,18 @@ class OperatorProcess:
     async def ban(self, node: str) -> None:
         """Ban a node, by everything that was proven of it alone."""
         await self._order(do="ban", node=node)
+
+    async def explain(
+        self, stretches: Sequence[tuple[str, str]], *, within_s: float, at_once: int
+    ) -> list[dict[str, Any] | None]:
+        """Have the requests of stretches of time explained, for as long as there is time.
+
+        Returns what was answered, in order: None of what was not asked any more, a member `error` where it failed.
+        """
+        found: list[dict[str, Any] | None] = await self._order(
+            do="explain", stretches=stretches, within_s=within_s, at_once=at_once
+        )
+        return found
 
     async def make_anchors(self) -> Anchors:
         """Make an image's secret, and trust a site's agent."""

@@ -22,7 +22,8 @@ def test_without_a_worker_it_says_so(watchword: Command) -> None:
     [
         ((), "name a request"),
         ((DIGEST, "--since", "1h"), "name a request"),
-        (("--since", "1h"), "--policy or --anchors"),
+        ((DIGEST, "--until", "1h"), "--until goes with --since"),
+        (("--since", "1h", "--until", "2h"), "a time after `since`"),
         (("nobody's-file",), "no file that can be read"),
         ((DIGEST, "--policy", "nowhere.toml"), "nowhere.toml"),
         ((DIGEST, "--anchors", "."), "neither a folder cloud-iid nor a folder tpm"),

@@ -2,8 +2,9 @@
 
 A request is judged over a while: what its attestor read, it read when the attempt began, and what was looked
 at under locks is as it was when the transaction wrote. So there are several moments that a verdict may be
-of. They are tried in turn, and the first whose verdict is the recorded one is the explanation; if none is,
-the first is shown, and that it differs.
+of. They are tried in turn, and at last what was read before together with what the locks showed, for something may have
+come in between. The first whose verdict is the recorded one is the explanation; if none is, the first is
+shown, and that it differs.
 """
 
 from collections.abc import Sequence
@@ -96,8 +97,9 @@ class Explainer:
         """
         recorded = None if stored.recorded is None else stored.recorded
         first: Explanation | None = None
-        for moment in _moments(stored, tail, now, as_of_now=as_of_now):
-            found = await self._explained(stored, archive, tail, moment)
+        moments = _moments(stored, tail, now, as_of_now=as_of_now)
+        for begun, written in [*((one, one) for one in moments), *_in_between(moments)]:
+            found = await self._explained(stored, archive, tail, begun, written)
             if as_of_now or recorded is None or found.agrees:
                 return found
             first = first or found
@@ -111,13 +113,13 @@ class Explainer:
         return replace(first, notes=(*first.notes, why))
 
     async def _explained(
-        self, stored: Stored, archive: Archive, tail: Tail, moment: Moment
+        self, stored: Stored, archive: Archive, tail: Tail, begun: Moment, written: Moment
     ) -> Explanation:
         trace = Trace()
         candidate = Candidate(stored.incoming)
-        verified, world = await self._judged(
-            candidate, trace, archive, PastSession(archive, tail, moment)
-        )
+        look = PastSession(archive, tail, begun)
+        locks = look if written is begun else PastSession(archive, tail, written)
+        verified, world = await self._judged(candidate, trace, archive, look, locks)
         steps = steps_of(candidate, trace)
         tell(steps, candidate, verified, world)
         notes = _notes(candidate)
@@ -130,7 +132,12 @@ class Explainer:
                 "partition": stored.incoming.partition if stored.incoming.topic else None,
                 "offset": stored.incoming.offset if stored.incoming.topic else None,
             },
-            judged={"at": moment.now, "world": moment.what},
+            judged={
+                "at": written.now,
+                "world": written.what
+                if written is begun
+                else f"read {begun.what}, and decided {written.what}",
+            },
             verdict=verdict_of(candidate),
             steps=steps,
             recorded=stored.recorded,
@@ -138,7 +145,12 @@ class Explainer:
         )
 
     async def _judged(
-        self, candidate: Candidate, trace: Trace, archive: Archive, session: PastSession
+        self,
+        candidate: Candidate,
+        trace: Trace,
+        archive: Archive,
+        session: PastSession,
+        locks: PastSession,
     ) -> tuple[Judgement | None, World | None]:
         """Set the candidate's final judgement; return the one without locks, and what the locks showed."""
         catalog = Catalog([Traced(one, trace) for one in self._attestors])
@@ -163,7 +175,7 @@ class Explainer:
         verified = candidate.judgement
         if not isinstance(verified, Admit | Again | Refusal | NotJudged | Theft | Waits):
             return verified, None
-        world, _ = await decided(session, [candidate], look.now, self._rules)
+        world, _ = await decided(locks, [candidate], look.now, self._rules)
         return verified, world
 
 
@@ -221,6 +233,11 @@ def _moments(stored: Stored, tail: Tail, now: datetime, *, as_of_now: bool) -> l
         )
     )
     return found
+
+
+def _in_between(moments: Sequence[Moment]) -> list[tuple[Moment, Moment]]:
+    """Return what was read when the attempt began with what was found under the locks: something came in between."""
+    return [(moments[-1], moments[0])] if len(moments) > 1 else []
 
 
 def _is_of(event: Mark, recorded: Recorded) -> bool:

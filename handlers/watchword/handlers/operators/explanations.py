@@ -49,6 +49,8 @@ class Question:
     request: bytes | None = field(default=None, repr=False)
     """The request's own bytes."""
     since: datetime | None = None
+    until: datetime | None = None
+    """Only what Kafka took before then; with `since`."""
     now: bool = False
     """Judged now, and not at its own time."""
     limit: int = 1000
@@ -66,8 +68,8 @@ class Question:
         if not 0 < self.limit <= MOST_REQUESTS:
             message = f"limit: 1 to {MOST_REQUESTS}"
             raise BadArgument(message)
-        if self.since is not None and self.draft is None:
-            message = "which requests would end otherwise is a question about a draft: --policy or --anchors"
+        if self.until is not None and (self.since is None or self.until <= self.since):
+            message = "until: a time after `since`"
             raise BadArgument(message)
 
     def as_json(self) -> dict[str, Any]:
@@ -77,6 +79,7 @@ class Question:
             "requestId": self.request_id,
             "place": None if self.place is None else list(self.place),
             "since": None if self.since is None else rfc3339(self.since),
+            "until": None if self.until is None else rfc3339(self.until),
             "now": self.now,
             "limit": self.limit,
         }
@@ -87,7 +90,8 @@ class Question:
         if self.place is not None:
             return ":".join(str(part) for part in self.place)
         if self.since is not None:
-            return f"since {rfc3339(self.since)}"
+            until = "" if self.until is None else f" until {rfc3339(self.until)}"
+            return f"since {rfc3339(self.since)}{until}"
         return self.sha256 or self.request_id or "a file"
 
 

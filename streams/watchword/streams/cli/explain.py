@@ -11,7 +11,7 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
-from watchword.handlers.errors import BadArgument
+from watchword.handlers.errors import BadArgument, Unavailable
 from watchword.handlers.explain.drafts import MOST_BYTES, Draft, Files
 from watchword.handlers.operators import explanations
 from watchword.handlers.operators.explanations import Question
@@ -34,7 +34,7 @@ _MARKS = {
 }
 
 
-async def explain(
+async def explain(  # noqa: PLR0913 - each is an option
     request: Annotated[
         str | None,
         Parameter(
@@ -61,8 +61,12 @@ async def explain(
     since: Annotated[
         str | None,
         Parameter(
-            help="List the requests since then that a draft would judge otherwise: RFC 3339, or so long ago: 24h."
+            help="List the requests since then that would end otherwise, by a draft or, without one, than is"
+            " recorded: RFC 3339, or so long ago: 24h."
         ),
+    ] = None,
+    until: Annotated[
+        str | None, Parameter(help="With --since: only those that came before then.")
     ] = None,
     limit: Annotated[
         int, Parameter(help="How many requests --since looks at, at most 2000.")
@@ -74,10 +78,10 @@ async def explain(
 ) -> int:
     """Judge a request again, in a worker and read-only; exit 1 if it comes to something else than is recorded.
 
-    Nothing is issued and nothing is written but the audit row. A request is kept on its topic for a day; of an older
+    With --since and no draft: exit 1 if any does. Nothing is issued and nothing is written but the audit row. A request is kept on its topic for a day; of an older
     one give the bytes.
     """
-    question = _question(request, since=since, limit=limit, now=now)
+    question = _question(request, since=since, until=until, limit=limit, now=now)
     draft = _draft(policy, anchors)
     question = replace(question, draft=draft)
     seconds = duration(within).total_seconds()
@@ -85,7 +89,7 @@ async def explain(
         job = await explanations.ask(database, options.actor(settings), question)
         found = await explanations.answer_to(database, job, within_s=seconds)
     if question.since is not None:
-        return _show_changed(found, options.form)
+        return show_changed(found, options.form, is_draft=draft is not None)
     if options.form == "table":
         sys.stdout.write("".join(f"{line}\n" for line in lines_of(found)))
     else:
@@ -93,12 +97,19 @@ async def explain(
     return 1 if found["agrees"] is False and draft is None and not now else 0
 
 
-def _question(request: str | None, *, since: str | None, limit: int, now: bool) -> Question:
+def _question(
+    request: str | None, *, since: str | None, until: str | None, limit: int, now: bool
+) -> Question:
     if (request is None) == (since is None):
         message = "name a request, or say --since"
         raise BadArgument(message)
+    if until is not None and since is None:
+        message = "--until goes with --since"
+        raise BadArgument(message)
     if since is not None:
-        return Question(since=moment(since, datetime.now(UTC)), limit=limit)
+        today = datetime.now(UTC)
+        ends = None if until is None else moment(until, today)
+        return Question(since=moment(since, today), until=ends, limit=limit)
     named = request or ""
     if len(named) == _DIGEST_DIGITS and all(c in "0123456789abcdef" for c in named.lower()):
         return Question(sha256=named.lower(), now=now)
@@ -189,11 +200,21 @@ def _files_in(folder: Path) -> Files:
 # What is shown
 
 
-def _show_changed(found: Mapping[str, Any], form: Output) -> int:
-    show_rows(found["changed"], _COLUMNS, form)
-    more = ", and there are more: --limit" if found["has_more"] else ""
-    say(f"{len(found['changed'])} of {found['looked_at']} requests would end otherwise{more}")
-    return 0
+def show_changed(found: Mapping[str, Any], form: Output, *, is_draft: bool) -> int:
+    """Show the requests that would end otherwise; return the exit status.
+
+    Raises:
+        Unavailable: the answer does not say with what they were compared.
+    """
+    if not is_draft and found.get("compared_with") != "recorded":
+        message = "the worker that answered is of an earlier release, which needs a draft"
+        raise Unavailable(message)
+    changed = found["changed"]
+    show_rows(changed, _COLUMNS, form)
+    more = ", and there are more: --limit or --until" if found["has_more"] else ""
+    than = "" if is_draft else " than is recorded"
+    say(f"{len(changed)} of {found['looked_at']} requests would end otherwise{than}{more}")
+    return 1 if changed and not is_draft else 0
 
 
 def lines_of(found: Mapping[str, Any]) -> Iterable[str]:

@@ -1,9 +1,11 @@
 """A worker's desk for explanations: takes jobs one at a time, beside its work, and writes their answers."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
 from uuid import UUID
@@ -21,7 +23,7 @@ from watchword.handlers.errors import (
 )
 from watchword.handlers.explain.drafts import Draft
 from watchword.handlers.explain.explaining import Explainer, Stored
-from watchword.handlers.explain.explanation import Explanation
+from watchword.handlers.explain.explanation import Explanation, Verdict
 from watchword.handlers.explain.past import Tail
 from watchword.handlers.join.candidate import Candidate
 from watchword.handlers.join.records import Incoming
@@ -38,8 +40,8 @@ _REST_S = 1.0
 _JOB_S = 120.0
 """How long one job may take; another worker takes one over whose worker has died."""
 
-_AT_ONCE = 200
-"""Requests that are judged in one snapshot: seconds, so that vacuum waits for nobody."""
+_SNAPSHOT_S = 5.0
+"""How long requests are judged in one snapshot, so that vacuum waits for nobody."""
 
 Drafted = Callable[[Draft], AbstractContextManager[Explainer]]
 """Gives who explains by a draft; its files are gone afterwards."""
@@ -125,7 +127,7 @@ async def answer(desk: Desk, job: Job) -> dict[str, Any]:
     """
     asked = job.question
     if asked["since"] is not None:
-        return await _since(desk, job, parse_rfc3339(asked["since"]), asked["limit"])
+        return await _since(desk, job)
     kept = await _found(desk, job)
     with _explainer(desk, job) as explainer:
         async with looking_back(desk.database) as reads:
@@ -195,68 +197,94 @@ async def _explained(
     return await explainer.explain(stored, reads, tail, await reads.now(), as_of_now=as_of_now)
 
 
-async def _since(desk: Desk, job: Job, since: datetime, limit: int) -> dict[str, Any]:
-    """Return which requests since a time would end otherwise by a draft than by what is in force."""
-    kept: list[Kept] = []
-    is_more = False
-    async with aclosing(desk.log.since(since)) as found:
-        async for one in found:
-            if len(kept) == limit:
-                is_more = True
-                break
-            kept.append(one)
-    changed: list[dict[str, Any]] = []
+async def _since(desk: Desk, job: Job) -> dict[str, Any]:
+    """Return which requests would end otherwise: by a draft than by what is in force, or, without one, than is recorded."""
+    asked = job.question
+    since = parse_rfc3339(asked["since"])
+    until = None if asked.get("until") is None else parse_rfc3339(asked["until"])
+    kept, is_more = await _kept(desk, since, until, asked["limit"])
+    compared = Compared()
     with _explainer(desk, job) as drafted:
-        for begin in range(0, len(kept), _AT_ONCE):
+        left = iter(kept)
+        one = next(left, None)
+        while one is not None:
+            ends = time.monotonic() + _SNAPSHOT_S
             async with looking_back(desk.database) as reads:
                 tail = await reads.tail(since)
-                changed += await _changed(
-                    desk, drafted, reads, kept[begin : begin + _AT_ONCE], tail
-                )
+                while one is not None and time.monotonic() < ends:
+                    was = await _explained(desk.running, reads, one, as_of_now=False, tail=tail)
+                    would = None
+                    if job.draft is not None:
+                        would = await _explained(drafted, reads, one, as_of_now=False, tail=tail)
+                    compared.add(one, was, would)
+                    one = next(left, None)
+                    await asyncio.sleep(0)  # machines that join come first
     shown: dict[str, Any] = _plain(
         {
             "since": since,
+            "until": until,
             "looked_at": len(kept),
             "has_more": is_more,
-            "changed": changed,
+            "compared_with": "recorded" if job.draft is None else "in-force",
+            "recorded": dict(compared.recorded),
+            "changed": compared.changed,
         }
     )
     return shown
 
 
-async def _changed(
-    desk: Desk, drafted: Explainer, reads: PastReads, kept: Sequence[Kept], tail: Tail
-) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for one in kept:
-        if one.incoming.value is None:
-            continue
-        was = await _explained(desk.running, reads, one, as_of_now=False, tail=tail)
-        would = await _explained(drafted, reads, one, as_of_now=False, tail=tail)
-        if was.verdict != would.verdict:
-            recorded = None if was.recorded is None else was.recorded.verdict
-            failed = [step.number for step in would.steps if step.status == "failed"]
-            found.append(
-                {
-                    "sent_at": one.sent_at,
-                    "request_sha256": would.request["request_sha256"],
-                    "request_id": would.request.get("request_id"),
-                    "attestor": would.request.get("attestor"),
-                    "place": f"{one.incoming.topic}:{one.incoming.partition}:{one.incoming.offset}",
-                    "recorded": None
-                    if recorded is None
-                    else _said(recorded.outcome, recorded.reason),
-                    "in_force": _said(was.verdict.outcome, was.verdict.reason),
-                    "draft": _said(would.verdict.outcome, would.verdict.reason),
-                    "check": failed[-1] if failed else None,
-                }
-            )
-        await asyncio.sleep(0)  # machines that join come first
-    return found
+async def _kept(
+    desk: Desk, since: datetime, until: datetime | None, limit: int
+) -> tuple[list[Kept], bool]:
+    """Return the requests of a time, each once, and whether there are more than the limit."""
+    found: dict[bytes, Kept] = {}
+    async with aclosing(desk.log.since(since, until=until)) as records:
+        async for one in records:
+            digest = Candidate(one.incoming).digest
+            if digest in found:
+                continue
+            if len(found) == limit:
+                return list(found.values()), True
+            found[digest] = one
+    return list(found.values()), False
 
 
-def _said(outcome: str, reason: str | None) -> str:
-    return outcome if reason is None else f"{outcome} {reason}"
+@dataclass(slots=True)
+class Compared:
+    """What came of many requests."""
+
+    recorded: Counter[str] = field(default_factory=Counter[str])
+    """How many outcomes of each kind are recorded; requests without one are not in it."""
+    changed: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """Those that would end otherwise."""
+
+    def add(self, kept: Kept, was: Explanation, would: Explanation | None) -> None:
+        """Compare a verdict with the recorded outcome, or with a draft's verdict."""
+        recorded = None if was.recorded is None else _of(was.recorded.verdict)
+        if recorded is not None:
+            self.recorded[recorded] += 1
+        if was.agrees is not False if would is None else was.verdict == would.verdict:
+            return
+        shown = was if would is None else would
+        failed = [step.number for step in shown.steps if step.status == "failed"]
+        place = kept.incoming
+        self.changed.append(
+            {
+                "sent_at": kept.sent_at,
+                "request_sha256": shown.request["request_sha256"],
+                "request_id": shown.request.get("request_id"),
+                "attestor": shown.request.get("attestor"),
+                "place": f"{place.topic}:{place.partition}:{place.offset}",
+                "recorded": recorded,
+                "in_force": _of(was.verdict),
+                "draft": None if would is None else _of(would.verdict),
+                "check": failed[-1] if failed else None,
+            }
+        )
+
+
+def _of(verdict: Verdict) -> str:
+    return verdict.outcome if verdict.reason is None else f"{verdict.outcome} {verdict.reason}"
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON

@@ -15,6 +15,7 @@ from watchword.handlers.errors import Unavailable
 from watchword.handlers.join.records import Incoming
 from watchword.streams.kafka_clients import KafkaConnection
 from watchword.streams.kafka_closing import close
+from watchword.streams.worker.unreadable import Unreadable
 
 _POLL_MS = 500
 _CLOSE_S = 2.0
@@ -89,9 +90,13 @@ class RequestLog:
         return None
 
     async def since(
-        self, start: datetime, wanted: Callable[[bytes], bool] = lambda _: True
+        self,
+        start: datetime,
+        wanted: Callable[[bytes], bool] = lambda _: True,
+        *,
+        until: datetime | None = None,
     ) -> AsyncGenerator[Kept]:
-        """Yield the records from a time up to where the topic ends now, partition by partition."""
+        """Yield the records from a time up to another one, or to where the topic ends now, partition by partition."""
         async with self._client() as client:
             places = [
                 TopicPartition(self._topic, n) for n in await _partitions(client, self._topic)
@@ -100,8 +105,10 @@ class RequestLog:
                 return
             client.assign(places)
             ends = await client.end_offsets(places)
-            millis = max(0, int(start.timestamp() * 1000))
-            first = await client.offsets_for_times(dict.fromkeys(places, millis))
+            first = await client.offsets_for_times(dict.fromkeys(places, _millis(start)))
+            if until is not None:
+                last = await client.offsets_for_times(dict.fromkeys(places, _millis(until)))
+                ends |= {place: found.offset for place, found in last.items() if found is not None}
             upto: dict[Any, int] = {}
             for place in places:
                 begin = first.get(place)
@@ -134,6 +141,10 @@ class RequestLog:
             await close(client, patience_s=_CLOSE_S)
 
 
+def _millis(moment: datetime) -> int:
+    return max(0, (moment - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1))
+
+
 async def _partitions(client: Any, topic: str) -> list[int]:  # noqa: ANN401 - aiokafka has no types
     cluster = await client._client.fetch_all_metadata()  # noqa: SLF001 - the only way without a subscription
     return sorted(cluster.partitions_for_topic(topic) or ())
@@ -157,7 +168,9 @@ async def _read(client: Any, upto: dict[Any, int]) -> AsyncGenerator[Kept]:  # n
 
 def _kept(record: Any) -> Kept:  # noqa: ANN401 - as above
     # What the parser could not read has no bytes to judge.
-    value = record.value if isinstance(record.value, bytes) else None
+    value = record.value
+    if not isinstance(value, bytes) or isinstance(value, Unreadable):
+        value = None
     headers: Iterable[tuple[str, bytes | None]] = record.headers or ()
     incoming = Incoming(
         value, record.topic, record.partition, record.offset, record.key, tuple(headers)

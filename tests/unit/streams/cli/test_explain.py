@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from watchword.streams.cli.explain import lines_of
+import pytest
+
+from watchword.handlers.errors import Unavailable
+from watchword.streams.cli.explain import lines_of, show_changed
 
 FOUND: dict[str, Any] = {
     "request": {
@@ -64,3 +67,28 @@ def test_a_verdict_that_is_not_the_recorded_one_is_said_so() -> None:
     assert any("NOT as recorded" in line for line in lines)
     assert "note      something has changed" in lines
     assert any(line.startswith("recorded  nothing") for line in lines)
+
+
+CHANGED: dict[str, Any] = {
+    "looked_at": 3,
+    "has_more": False,
+    "compared_with": "recorded",
+    "changed": [{"attestor": "join-token", "recorded": "joined", "in_force": "refused x:y"}],
+}
+
+
+def test_a_script_is_told_by_the_exit_code_that_requests_would_end_otherwise(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Than is recorded, which is for somebody to look at; that a draft changes something is what drafts are for."""
+    assert show_changed(CHANGED, "table", is_draft=False) == 1
+    assert "1 of 3 requests would end otherwise than is recorded" in capsys.readouterr().err
+    assert show_changed(CHANGED | {"changed": []}, "table", is_draft=False) == 0
+    assert show_changed(CHANGED | {"compared_with": "in-force"}, "table", is_draft=True) == 0
+
+
+def test_a_worker_that_compares_with_nothing_is_not_believed() -> None:
+    """One of the release before takes the question for one about a draft that is what is in force: nothing differs, ever."""
+    old = {name: value for name, value in CHANGED.items() if name != "compared_with"}
+    with pytest.raises(Unavailable, match="earlier release"):
+        show_changed(old | {"changed": []}, "table", is_draft=False)
