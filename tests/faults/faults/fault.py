@@ -43,6 +43,10 @@ class Fault:
     """The worst recovery that DESIGN, section 6, names for it."""
     impossible: Callable[[Deployment], str | None] = _always
     """Why it cannot be done here, or None."""
+    answers_within_s: float | None = None
+    """How long the longest wait may be while it is there alone, if that is promised."""
+    longest_s: float = 240.0
+    """After so long it is given up, and the run goes on."""
 
 
 @dataclass(slots=True)
