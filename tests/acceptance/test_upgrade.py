@@ -4,12 +4,9 @@
 """
 
 import asyncio
-import io
 import json
-import os
 import subprocess
 import sys
-import tarfile
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +16,8 @@ import pytest
 import pytest_asyncio
 
 from tests.faults.judge.topics import NODE_EVENTS, read_topic
-from tests.support.folders import ROOT, server_folder
+from tests.support.folders import server_folder
+from tests.support.last_release import is_here, unpacked
 from tests.support.postgres import Databases
 from tests.support.sites import Site, configured
 from watchword.handlers.attestors.join_token.prover import JoinTokenProver
@@ -31,8 +29,6 @@ from watchword.streams.dev.kafka import EmbeddedKafka
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.timeout(500)]
 
-RELEASE = ROOT / "tests" / "migrations" / "last_release"
-_SOURCES = ("schemas", "handlers", "streams")
 _MACHINES = 60
 _EVERY_S = 0.4
 """Between two machines: so that some come in each state of the upgrade."""
@@ -43,26 +39,9 @@ Running = dict[str, "subprocess.Popen[bytes]"]
 @pytest.fixture(scope="module")
 def last_release(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Give the `PYTHONPATH` with which the last release runs."""
-    commit = RELEASE.read_text().strip()
-    archive = subprocess.run(
-        ["git", "archive", "--format=tar", commit, *_SOURCES],  # noqa: S607 - the one on PATH
-        cwd=ROOT,
-        capture_output=True,
-        check=False,
-    )
-    if archive.returncode:
+    if not is_here():
         pytest.skip("the last release is not in this clone")
-    folder = tmp_path_factory.mktemp("last-release")
-    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
-        tar.extractall(folder, filter="data")
-    path = os.pathsep.join(str(folder / part) for part in _SOURCES)
-    for part in _SOURCES:
-        code = f"import watchword.{part}; print(list(watchword.{part}.__path__)[0])"
-        where = subprocess.check_output(
-            [sys.executable, "-c", code], env={"PATH": os.defpath, "PYTHONPATH": path}, text=True
-        )
-        assert where.startswith(str(folder)), where
-    return path
+    return unpacked(tmp_path_factory.mktemp("last-release"))
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -14,12 +14,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from tests.faults.faults.all import FAULTS, named
 from tests.faults.faults.fault import Fault, Scale
 from tests.faults.guards import SMALL, check_guard
-from tests.faults.processes.deployment import Layout
+from tests.faults.processes.deployment import FULL_FLOODS, Layout
 from tests.faults.report import PROMISED_RATE, last_line, table
 from tests.faults.round import Plan, play
 from tests.faults.state import State
@@ -50,6 +51,8 @@ def main(arguments: list[str]) -> int:
         return _go_to_background(state, same)
     faults = [named(n) for n in options.only.split(",")] if options.only else list(FAULTS)
     layout = SMALL if options.small else Layout()
+    if options.floods == "full":
+        layout = replace(layout, floods=FULL_FLOODS)
     return asyncio.run(_run(state, faults, layout, explain_s=options.explain_seconds))
 
 
@@ -73,6 +76,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--small", action="store_true", help="one broker, no standby, fewer processes"
+    )
+    parser.add_argument(
+        "--floods",
+        choices=("scaled", "full"),
+        default="scaled",
+        help="full: 100,000 pieces of junk, 10,000 pollers, 10,000 machines at once",
     )
     parser.add_argument("--list", action="store_true", help="list the faults")
     return parser.parse_args(arguments)

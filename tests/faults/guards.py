@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from tests.faults.faults.all import named
 from tests.faults.faults.fault import Scale
 from tests.faults.load.load import LoadOptions
-from tests.faults.processes.deployment import Layout
+from tests.faults.processes.deployment import Floods, Layout
 from tests.faults.processes.fleet import Sizes
 from tests.faults.round import Plan, play
 from tests.faults.state import RUNS
@@ -19,6 +19,7 @@ SMALL = Layout(
     small_disk=False,
     sizes=Sizes(workers=2, relays=2, keepers=1, gateways=1),
     single_use=200,
+    floods=Floods(junk=600, valid=10, slow=6, pollers=60, agents=60, waiters=8),
 )
 """A deployment for faults that need no more."""
 

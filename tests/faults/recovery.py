@@ -15,7 +15,7 @@ class Recovery:
     """The longest that anything waited which came while a fault lasted."""
 
     answer_s: float | None
-    """From a request's acknowledgement to its answer."""
+    """From a request's acknowledgement to its answer; where the machine measured, from its first word."""
     event_s: float | None
     """From a row's insertion to its event."""
 
@@ -28,7 +28,7 @@ def recovery(
 ) -> Recovery:
     """Return the longest waits; `rows` are event ids and times of the wall clock, `events` arrivals."""
     answers = [
-        one.answered_at - one.acknowledged_at
+        one.answered_at - one.acknowledged_at if one.felt_s is None else one.felt_s
         for one in asked
         if one.acknowledged_at is not None
         and one.answered_at is not None

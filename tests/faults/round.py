@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,48 +69,39 @@ async def play(plan: Plan, folder: Path, say: Say) -> Result:
         say("the deployment is ready")
         schedule = Schedule(deployment, rng, plan.scale, say, calm_s=plan.calm_s)
         findings = Findings()
-        await _under_load(plan, deployment, schedule, findings)
-        pace = deployment.load.pace
-        await _until_quiet(deployment, plan.patience_s, say)
-        await deployment.look_at_pages()
-        await _rebuild(deployment, findings)
-        _check_exits(deployment, findings)
-        await _check_gateways(deployment, findings)
-        begun = time.monotonic()
-        verdict = await judge(_evidence(deployment, plan.explain_s))
-        explained = verdict.explained
-        say(
-            f"judged within {time.monotonic() - begun:.0f} s; explained {explained.done} of {explained.of} requests"
+        async with under_load(deployment, findings):
+            await _inject(plan, deployment, schedule)
+        verdict = await judged(
+            deployment, findings, say, patience_s=plan.patience_s, explain_s=plan.explain_s
         )
-        merge(findings, verdict.findings)
-        verdict.findings = findings
         rows = await deployment.postgres.run(
             "SELECT event_id::text, extract(epoch FROM recorded_at)::float8 FROM watchword.journal WHERE topic IS NOT NULL"
         )
         recorded = [(row[0], row[1]) for row in rows]
-        await _check_drain(deployment, findings)
+        await check_drain(deployment, findings)
+        recoveries = [
+            recovery(
+                injection,
+                deployment.ledger.asked.values(),
+                recorded,
+                deployment.load.tail.events,
+            )
+            for injection in schedule.injections
+        ]
+        _check_waits(plan.faults, schedule.injections, recoveries, findings)
         return Result(
             verdict,
             schedule.injections,
-            [
-                recovery(
-                    injection,
-                    deployment.ledger.asked.values(),
-                    recorded,
-                    deployment.load.tail.events,
-                )
-                for injection in schedule.injections
-            ],
+            recoveries,
             schedule.impossible,
             sum(ended.status == _SKIPPED for ended in deployment.fleet.exits),
-            pace,
+            deployment.load.pace,
         )
 
 
-async def _under_load(
-    plan: Plan, deployment: Deployment, schedule: Schedule, findings: Findings
-) -> None:
-    """Inject faults while machines ask."""
+@contextlib.asynccontextmanager
+async def under_load(deployment: Deployment, findings: Findings) -> AsyncGenerator[None]:
+    """Have machines ask, and operators work, for as long as the block lasts."""
     stop = asyncio.Event()
     load = deployment.load
     watch = CursorWatch(lambda: deployment.postgres.superuser_dsn)
@@ -120,16 +111,8 @@ async def _under_load(
         asyncio.create_task(_goes_on(deployment.background)),
     ]
     loading = asyncio.create_task(load.run(stop))
-    begun = time.monotonic()
     try:
-        await asyncio.sleep(_WARM_S)
-        if plan.alone:
-            await schedule.alone(plan.faults)
-            schedule.say(f"each was there alone after {time.monotonic() - begun:.0f} s")
-        if plan.in_pairs:
-            possible = [f for f in plan.faults if f.impossible(deployment) is None]
-            await schedule.pairs(possible, begun + plan.seconds)
-        await asyncio.sleep(max(0.0, begun + plan.seconds - time.monotonic()))
+        yield
     finally:
         stop.set()
         await loading
@@ -140,6 +123,47 @@ async def _under_load(
             with contextlib.suppress(asyncio.CancelledError):
                 await task
     merge(findings, watch.findings)
+
+
+async def judged(
+    deployment: Deployment,
+    findings: Findings,
+    say: Say,
+    *,
+    patience_s: float,
+    explain_s: float = 0.0,
+) -> Verdict:
+    """Wait until all is quiet, at most so long for answers, and return the verdict, with what was found before.
+
+    What was asked is explained for `explain_s` seconds at most.
+    """
+    await _until_quiet(deployment, patience_s, say)
+    await deployment.look_at_pages()
+    await _rebuild(deployment, findings)
+    _check_exits(deployment, findings)
+    await _check_gateways(deployment, findings)
+    begun = time.monotonic()
+    verdict = await judge(_evidence(deployment, explain_s))
+    explained = verdict.explained
+    say(
+        f"judged within {time.monotonic() - begun:.0f} s; explained {explained.done} of {explained.of} requests"
+    )
+    merge(findings, verdict.findings)
+    verdict.findings = findings
+    return verdict
+
+
+async def _inject(plan: Plan, deployment: Deployment, schedule: Schedule) -> None:
+    """Inject faults: each alone, then pairs, as long as the plan says."""
+    begun = time.monotonic()
+    await asyncio.sleep(_WARM_S)
+    if plan.alone:
+        await schedule.alone(plan.faults)
+        schedule.say(f"each was there alone after {time.monotonic() - begun:.0f} s")
+    if plan.in_pairs:
+        possible = [f for f in plan.faults if f.impossible(deployment) is None]
+        await schedule.pairs(possible, begun + plan.seconds)
+    await asyncio.sleep(max(0.0, begun + plan.seconds - time.monotonic()))
 
 
 async def _goes_on(background: Sequence["asyncio.Task[None]"]) -> None:
@@ -229,6 +253,23 @@ def _check_exits(deployment: Deployment, findings: Findings) -> None:
             findings.wrong("process that ended by itself", f"{ended.name}: {ended.status}")
 
 
+def _check_waits(
+    faults: Sequence[Fault],
+    injections: Sequence[Injection],
+    recoveries: Sequence[Recovery],
+    findings: Findings,
+) -> None:
+    """Where it is promised how long an answer takes at most beside a fault, none took longer."""
+    bounds = {fault.name: fault.answers_within_s for fault in faults}
+    for injection, found in zip(injections, recoveries, strict=True):
+        bound = bounds.get(injection.fault)
+        if bound is None or injection.together_with is not None or found.answer_s is None:
+            continue
+        if found.answer_s > bound:
+            detail = f"{injection.fault}: {found.answer_s:.2f} s"
+            findings.wrong("answer later than promised", detail)
+
+
 async def _check_gateways(deployment: Deployment, findings: Findings) -> None:
     """What a gateway took, a gateway answers."""
     http = deployment.load.http
@@ -239,7 +280,7 @@ async def _check_gateways(deployment: Deployment, findings: Findings) -> None:
             findings.lost("answer that no gateway has", digest.hex())
 
 
-async def _check_drain(deployment: Deployment, findings: Findings) -> None:
+async def check_drain(deployment: Deployment, findings: Findings) -> None:
     """SIGTERM ends every process in good order."""
     for name, status in (await deployment.fleet.stop()).items():
         if status != 0:

@@ -12,8 +12,6 @@ from tests.faults.processes.deployment import Deployment
 _CALM_BELOW_S = 1.5
 _BETWEEN_S = 1.0
 _TRIES = 2
-_LONGEST_S = 240.0
-"""After so long a fault is given up, and the run goes on."""
 
 Say = Callable[[str], None]
 
@@ -74,7 +72,7 @@ class Schedule:
         self.injections.append(injection)
         self.say(f"{fault.name}" + (f", with {together_with}" if together_with else ""))
         try:
-            async with asyncio.timeout(_LONGEST_S):
+            async with asyncio.timeout(fault.longest_s):
                 injection.hits = await fault.inject(self._deployment, self._scale)
         except NotHit as error:
             injection.problem = str(error)

@@ -1,6 +1,15 @@
 """Every fault there is."""
 
-from tests.faults.faults import kafka, others, postgres, rebalances, relays, workers
+from tests.faults.faults import (
+    floods,
+    kafka,
+    others,
+    postgres,
+    rebalances,
+    relays,
+    upgrades,
+    workers,
+)
 from tests.faults.faults.fault import Fault
 
 FAULTS: tuple[Fault, ...] = (
@@ -10,6 +19,8 @@ FAULTS: tuple[Fault, ...] = (
     *postgres.FAULTS,
     *kafka.FAULTS,
     *rebalances.FAULTS,
+    *floods.FAULTS,
+    *upgrades.FAULTS,
 )
 
 LAST = ("fail-over to the standby",)

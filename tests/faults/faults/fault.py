@@ -45,6 +45,10 @@ class Fault:
     """Why it cannot be done here, or None."""
     times: int = 1
     """How often it comes alone where there is time for all of it: what it is there to find is rare."""
+    answers_within_s: float | None = None
+    """How long the longest wait may be while it is there alone, if that is promised."""
+    longest_s: float = 240.0
+    """After so long it is given up, and the run goes on."""
 
 
 @dataclass(slots=True)

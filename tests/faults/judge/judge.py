@@ -12,6 +12,7 @@ from tests.faults.judge.commands import check_commands
 from tests.faults.judge.events import check_events, check_node_histories
 from tests.faults.judge.explained import Explain, Explained, check_explained
 from tests.faults.judge.findings import Findings
+from tests.faults.judge.floods import check_floods
 from tests.faults.judge.leaks import check_leaks
 from tests.faults.judge.ledger import Commands, Ledger
 from tests.faults.judge.letters import check_letters
@@ -109,6 +110,7 @@ async def judge(evidence: Evidence) -> Verdict:
         )
         await check_node_histories(tables, findings)
         refused = await check_refusals(ledger, tables, evidence.bound, findings)
+        junk = await check_floods(ledger, topics[REQUESTS], topics[REFUSED], tables, findings)
         letters = check_letters(ledger, topics[REQUESTS], topics[DEAD_LETTERS], findings)
         looked = await check_leaks(
             evidence.canaries, tables, topics, evidence.logs, evidence.pages, findings
@@ -131,6 +133,9 @@ async def judge(evidence: Evidence) -> Verdict:
         "refusals": refused.rows,
         "published": refused.published,
         "summarised": refused.summarised,
+        "junk turned down by gateways": junk.at_gateways,
+        "junk counted in events": junk.counted,
+        "machines booted at once": junk.booted,
         "dead letters": letters,
         "bytes searched for secrets": looked,
     }

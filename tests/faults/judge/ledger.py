@@ -1,5 +1,6 @@
 """What was asked: the truth that the judge compares everything with. Whoever asks writes it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 JOINED = "joined"
@@ -48,6 +49,8 @@ class Asked:
     """When the first write was acknowledged."""
     answered_at: float | None = None
     """When the first answer was seen."""
+    felt_s: float | None = None
+    """From the machine's first word until it had its answer, where that was measured at the machine."""
 
 
 @dataclass(slots=True)
@@ -58,6 +61,24 @@ class Poison:
     offset: int
     key: bytes
     value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """A flood at gateways: what whoever poured it was answered, and what gateways say of themselves."""
+
+    answers: Mapping[str, Mapping[str, int]]
+    """By the kind of junk: how often each problem, status or `cut` was the answer."""
+    expected: Mapping[str, frozenset[str]]
+    """What may be answered to each kind."""
+    counted: Mapping[str, int]
+    """How many more of each problem the gateways have counted."""
+    without_a_time: int
+    """Answers that tell to come again and not when."""
+    grown_bytes: Mapping[str, int]
+    """By how much the greatest memory of each gateway was above what it had before."""
+    most_bytes: int
+    """What it may be."""
 
 
 @dataclass(slots=True)
@@ -83,6 +104,9 @@ class Ledger:
         """Ids of journal rows that a fault put there, and that were parked."""
         self.decided: dict[bytes, str] = {}
         """What an operator has decided, `approved` or `rejected`, by the SHA-256 of the CSR."""
+        self.floods: list[Flood] = []
+        self.booted: set[bytes] = set()
+        """CSRs of machines that booted all at once, by their SHA-256: each has to be a node in the end."""
 
     def add(self, asked: Asked) -> None:
         """Write down a request before it is sent."""

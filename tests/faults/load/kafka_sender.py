@@ -29,17 +29,24 @@ class KafkaSender:
 
     async def send(self, send: Send) -> tuple[int, int]:
         """Return partition and offset when the write is acknowledged; it may have been made twice."""
+        return await self.write(
+            send.value, send.key, partition=send.partition, elsewhere=send.elsewhere
+        )
+
+    async def write(
+        self, value: bytes, key: bytes, *, partition: int | None = None, elsewhere: bool = False
+    ) -> tuple[int, int]:
+        """Do the same for bytes; `elsewhere` is any partition rather than the key's."""
         while True:
             producer = None
             try:
                 async with asyncio.timeout(_PATIENCE_S):
                     producer = await self._opened()
-                    partition = send.partition
-                    if send.elsewhere:
+                    if elsewhere:
                         numbers = sorted(await producer.partitions_for(REQUESTS))
                         partition = self._rng.choice(numbers)
                     sent = await producer.send_and_wait(
-                        REQUESTS, send.value, key=send.key, partition=partition
+                        REQUESTS, value, key=key, partition=partition
                     )
                     return sent.partition, sent.offset
             except (KafkaError, OSError, TimeoutError):

@@ -284,7 +284,7 @@ def bad_csr(supplies: Supplies) -> Iterator[Send]:
         case "csr-malformed":
             csr = b"\x30\x03" + junk(30)
         case "csr-signature":
-            csr = _with_another_signature(machine)
+            csr = with_another_signature(machine)
         case _:
             machine = Machine(ec.generate_private_key(ec.SECP521R1()))
             csr = machine.csr
@@ -293,7 +293,7 @@ def bad_csr(supplies: Supplies) -> Iterator[Send]:
     yield as_send(kind, request, {INVALID}, {f"join:{kind}"}, well_formed=False)
 
 
-def _with_another_signature(machine: Machine) -> bytes:
+def with_another_signature(machine: Machine) -> bytes:
     """Return the CSR with one bit of what is signed turned over, where it does not matter to a parser."""
     csr = bytearray(machine.csr)
     # The common name: four random bytes in hexadecimal, which stay printable.

@@ -45,6 +45,8 @@ class Child:
     """Variables for the next start: a clock that is wrong, a guard that is off."""
     installed: Path | None = None
     """A folder with packages that it finds, as if they were installed."""
+    source: str | None = None
+    """The `PYTHONPATH` of another release that is started instead of this one."""
     process: ServerProcess | None = None
     is_held: bool = False
     """Nobody is to start it again for now."""
@@ -72,7 +74,7 @@ class Child:
         self.points.mkdir(parents=True, exist_ok=True)
         self.is_meant_to_end = False
         self.started_at = time.monotonic()
-        python_path = [str(ROOT)]
+        python_path = [str(ROOT)] if self.source is None else [self.source, str(ROOT)]
         if self.installed is not None:
             python_path.append(str(self.installed))
         if "FAULTS_CLOCK_SHIFT_S" in self.extra:
@@ -101,6 +103,13 @@ class Child:
             self.is_meant_to_end = True
         if self.process is not None:
             self.process.send(number)
+
+    def runs(self, source: str) -> bool:
+        """Tell whether what runs was started from this `PYTHONPATH` (proc(5), environ)."""
+        if self.process is None:
+            return False
+        found = Path(f"/proc/{self.process.pid}/environ").read_bytes()
+        return f"PYTHONPATH={source}".encode() in found
 
     def reap(self) -> Exit | None:
         """Return how the process ended, once for each end."""

@@ -61,6 +61,37 @@ _ROUND_PARTITIONS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Floods:
+    """How large floods are."""
+
+    junk: int = 5000
+    """Pieces of junk."""
+    valid: int = 50
+    """Joins in between, through gateways."""
+    valid_every_s: float = 0.08
+    slow: int = 30
+    """Connections that trickle."""
+    pollers: int = 500
+    """Machines that wait for answers that never come."""
+    agents: int = 500
+    """Machines that boot at once."""
+    waiters: int = 64
+    """Long polls that a gateway has open: fewer than there will be."""
+
+
+FULL_FLOODS = Floods(
+    junk=100_000,
+    valid=100,
+    valid_every_s=0.6,
+    slow=300,
+    pollers=10_000,
+    agents=10_000,
+    waiters=4000,
+)
+"""As the promise has them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """How large a deployment is, and which servers it has."""
 
@@ -69,6 +100,9 @@ class Layout:
     small_disk: bool = True
     sizes: Sizes = field(default_factory=Sizes)
     single_use: int = 500
+    floods: Floods = field(default_factory=Floods)
+    answer_cache_bytes: int = 256 << 20
+    """What a gateway keeps of answers."""
     guard_off: str | None = None
 
 
@@ -86,9 +120,13 @@ class Deployment:
     load: Load
     operator: OperatorProcess
     trust: Trust
+    pin: str
+    """Of the signing key, as agents are given it."""
     canaries: Canaries
     pages: list[tuple[str, bytes]] = field(default_factory=list[tuple[str, bytes]])
     """Metrics pages and command lines as they were seen."""
+    last_release: str | None = None
+    """The `PYTHONPATH` of the last release, once it is unpacked."""
     background: "tuple[asyncio.Task[None], ...]" = ()
     """What has to go on for as long as there is load."""
 
@@ -165,6 +203,7 @@ async def deployed(
             load,
             operator,
             trust,
+            pin,
             canaries,
             background=(supervising, tailing),
         )
@@ -210,6 +249,8 @@ enabled = [{", ".join(f'"{name}"' for name in ATTESTORS)}]
 [gateway]
 requests_per_address = 100000
 waiters_per_address = 10000
+waiters = {layout.floods.waiters}
+answer_cache_bytes = {layout.answer_cache_bytes}
 [topics]
 replication_factor = {replicas}
 min_insync_replicas = {max(1, replicas - 1)}
@@ -227,6 +268,12 @@ def _set_up(fleet: Fleet) -> str:
     fleet.command("topics", "apply")
     fleet.command("trust", "publish")
     return fleet.command("keys", "pin").strip()
+
+
+async def current_encryption(deployment: Deployment) -> EncryptionKey:
+    """Return what evidence is to be sealed to now, as agents are told."""
+    _, encryption = await _published(deployment.kafka, deployment.pin)
+    return encryption
 
 
 async def _published(kafka: Kafka, pin: str) -> tuple[Trust, EncryptionKey]:
