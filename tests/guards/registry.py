@@ -201,7 +201,7 @@ GUARDS: tuple[Guard, ...] = (
         "a ban waits for the joins that run",
         "10",
         "bans_wait_for_nobody",
-        f"{_LIFE}/test_standing.py::test_ban_wins_against_joins_and_renewals_that_run",
+        "tests/integration/join/test_revocations.py::test_ban_waits_for_the_batches_that_run",
     ),
     Guard(
         "commands are checked at dispatch",

@@ -11,8 +11,15 @@ import pytest_asyncio
 from tests.support.joins import join_bench
 from tests.support.proving import last_reason
 from tests.support.waiting import until_true
-from watchword.handlers.attestor import Admission, Deferral, Evidence, JoinContext, refuser
-from watchword.handlers.operators import cloud_accounts, images, places, site_keys, tpms
+from watchword.handlers.attestor import (
+    Admission,
+    Deferral,
+    Evidence,
+    JoinContext,
+    Subject,
+    refuser,
+)
+from watchword.handlers.operators import bans, cloud_accounts, images, places, site_keys, tpms
 from watchword.handlers.operators.actor import Actor
 from watchword.handlers.operators.cloud_accounts import CloudAccountOrder
 from watchword.handlers.operators.grants import Grant
@@ -199,11 +206,21 @@ async def test_revocation_waits_for_the_batches_that_run(
 ) -> None:
     """Whoever is told that it is revoked sees no node join by it afterwards: a batch that has read it commits first."""
     name = await anchor.made(operator)
+    await _waits_for_a_batch(database, lambda: anchor.revoked(operator, name))
+
+
+async def test_ban_waits_for_the_batches_that_run(database: str, operator: Database) -> None:
+    """A join that had looked before the ban would slip past it, and stay."""
+    await _waits_for_a_batch(database, lambda: bans.add_bans(operator, ADA, [Subject("ek", "e1")]))
+
+
+async def _waits_for_a_batch(database: str, act: Callable[[], Awaitable[object]]) -> None:
+    """Fail unless this waits while a batch holds the lock of bans, and ends after it."""
     async with join_bench(database) as bench:
         batch = await bench.other()
         try:
             await batch.execute(f"BEGIN; SELECT pg_advisory_xact_lock_shared({BAN_LOCK})")
-            revoking = asyncio.create_task(_revoked(anchor, operator, name))
+            acting = asyncio.ensure_future(act())
 
             async def is_waiting() -> bool:
                 count: int = await bench.one(
@@ -212,13 +229,12 @@ async def test_revocation_waits_for_the_batches_that_run(
                 )
                 return count == 1
 
-            await until_true(is_waiting, "the revocation waits")
-            assert not revoking.done()
+            async def waits_or_is_done() -> bool:
+                return acting.done() or await is_waiting()
+
+            await until_true(waits_or_is_done, "it waits")
+            assert not acting.done()
             await batch.execute("COMMIT")
-            await revoking
+            await acting
         finally:
             await batch.close()
-
-
-async def _revoked(anchor: Anchor, operator: Database, name: str) -> None:
-    await anchor.revoked(operator, name)

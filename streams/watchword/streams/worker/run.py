@@ -1,7 +1,6 @@
 """The worker's process: what is started in which order, signals, and how it ends."""
 
 import asyncio
-import gc
 import os
 import signal
 import threading
@@ -23,7 +22,7 @@ from watchword.streams.worker.backlog import Backlog, Budget
 from watchword.streams.worker.batches import Batches, BatchParts
 from watchword.streams.worker.consumer import consumer_factory
 from watchword.streams.worker.exits import ExitCode, Fatal, exit_now
-from watchword.streams.worker.memory import limit_memory
+from watchword.streams.worker.memory import limit_memory, spare_the_collector
 from watchword.streams.worker.options import (
     GREATEST_RECORD_BYTES,
     Judging,
@@ -133,7 +132,7 @@ async def _serve(
         watchdog.start()
         stack.callback(watchdog.stop)
         await app.start()
-        _spare_the_collector()
+        spare_the_collector()
         await _unless(stopping, until_ended(app))
         metrics.DRAIN_SECONDS.set_function(partial(_since, time.monotonic()))
         if app.crashed:
@@ -143,16 +142,6 @@ async def _serve(
         await app.stop()
         _log.info("drained", seconds=round(_since(began), 3))
         return ExitCode.CRASHED if app.crashed else ExitCode.OK
-
-
-def _spare_the_collector() -> None:
-    """Take what a started worker keeps for good out of the garbage collector's sight, and let it look less often.
-
-    What judging makes goes by its reference counts; cycles are few (exceptions, ended tasks).
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 100)
 
 
 def assemble(
