@@ -1,14 +1,15 @@
-"""`python -m tests.fuzz TARGET SECONDS`: coverage-guided fuzzing of a verifier with atheris.
+"""`python -m tests.fuzz TARGET SECONDS`: coverage-guided fuzzing of a verifier or a decoder with atheris.
 
-The corpus is kept in `build/fuzz/<target>`, what breaks the invariant beside it. Without a target, all in turn,
-each in a process of its own, because libFuzzer ends its process.
+It begins with seeds that are made by code. The corpus is kept in `build/fuzz/<target>`, what breaks the invariant beside
+it. Without a target, all of them, two at a time, each in a process of its own, because libFuzzer ends its process.
 """
 
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from importlib.util import find_spec
-from pathlib import Path
 
 from tests.support.folders import ROOT
 
@@ -25,7 +26,22 @@ NAMES = (
     "tpm-structures",
     "tpm-log",
     "tpm-certificate",
+    "request",
+    "claims",
+    "response",
+    "response-signed",
+    "csr",
+    "certificate",
+    "cms",
+    "jwt",
+    "hpke",
+    "fetch",
+    "renewal",
+    "command",
+    "command-signed",
 )
+_AT_ONCE = 2
+_SUMMARY = "stat::number_of_executed_units"
 _MOST_BYTES = 8 * 1024
 
 
@@ -34,13 +50,17 @@ def fuzz(name: str, seconds: int) -> None:
     import atheris  # noqa: PLC0415 - not every platform has it
 
     with atheris.instrument_imports(include=["watchword"]):
-        from tests.fuzz.targets import TARGETS  # noqa: PLC0415 - instrumented as it is imported
+        from tests.fuzz.decoders import DECODERS  # noqa: PLC0415 - instrumented as it is imported
+        from tests.fuzz.seeds import seeds_of  # noqa: PLC0415 - the same
+        from tests.fuzz.targets import TARGETS  # noqa: PLC0415 - the same
         from tests.fuzz.tpm import TPM_TARGETS  # noqa: PLC0415 - the same
 
     corpus = ROOT / "build" / "fuzz" / name
     corpus.mkdir(parents=True, exist_ok=True)
-    target = {**TARGETS, **TPM_TARGETS}[name]()
-    (corpus / "good").write_bytes(target.good)
+    target = {**TARGETS, **TPM_TARGETS, **DECODERS}[name]()
+    for seed in (*seeds_of(target.good), *getattr(target, "seeds", ())):
+        if len(seed) <= _MOST_BYTES:
+            (corpus / sha256(seed).hexdigest()[:40]).write_bytes(seed)
 
     def once(data: bytes) -> None:
         target.hold(data)
@@ -68,12 +88,19 @@ def main(given: Sequence[str]) -> int:
         print("there is no atheris for this platform; tests/unit fuzzes with hypothesis")
         return 0
     seconds = given[0] if given else "10"
-    found = 0
-    for name in NAMES:
-        print(f"::: {name}, {seconds} s", flush=True)
+
+    def run(name: str) -> bool:
         command = [sys.executable, "-m", "tests.fuzz", name, seconds]
-        found += subprocess.run(command, check=False, cwd=Path(ROOT)).returncode != 0
-    return found
+        done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
+        is_clean = done.returncode == 0
+        # libFuzzer says much, and all of it on standard error.
+        lines = (done.stdout + done.stderr).splitlines()
+        told = lines if not is_clean else [line for line in lines if line.startswith(_SUMMARY)]
+        print("\n".join([f"::: {name}, {seconds} s", *told]), flush=True)
+        return is_clean
+
+    with ThreadPoolExecutor(_AT_ONCE) as at_once:
+        return list(at_once.map(run, NAMES)).count(False)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from watchword.schemas.ids import AttestorId, NodeId, Role, TenantId, Unverified
 class Facts:
     """What stands in the tables, as far as typed reads show it."""
 
+    tokens: dict[str, Token] = field(default_factory=dict[str, Token])
     nodes_by_id: dict[UUID, Node] = field(default_factory=dict[UUID, Node])
     certificates: dict[bytes, NodeCertificate] = field(default_factory=dict[bytes, NodeCertificate])
     subjects: dict[Subject, list[NodeId]] = field(default_factory=dict[Subject, list[NodeId]])
@@ -51,9 +52,11 @@ class Facts:
 
 
 class _Tokens:
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
     async def get(self, token_id: str) -> Token | None:
-        del token_id
-        return None
+        return self._facts.tokens.get(token_id)
 
 
 class _Nodes:
@@ -171,7 +174,7 @@ class Desk:
             public_key=self.csr.public_key,
             role=self._role,
             now=self.now,
-            tokens=_Tokens(),
+            tokens=_Tokens(self.facts),
             nodes=_Nodes(self.facts),
             bindings=_Bindings(self.facts),
             requests=_Requests(self.facts),
