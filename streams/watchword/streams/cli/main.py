@@ -94,8 +94,8 @@ def run(arguments: Sequence[str]) -> int:
         if known is None or bugs is not None:
             raise
         errors = _leaves(known)
-        for error in errors:
-            _tell(error)
+        for one in errors:
+            _tell(one)
         return exits.exit_code(errors[0])
     return result if isinstance(result, int) else exits.OK
 
