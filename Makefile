@@ -17,7 +17,7 @@ COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --upgrade --g
   --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv tpm pkcs11 run demo test check vectors bench cases fuzz faults guards docs wheel sbom licences audit fix lock clean
+.PHONY: help venv tpm pkcs11 run demo test check vectors bench scale cases fuzz faults guards docs wheel sbom licences audit fix lock clean
 
 help: ## list the commands
 	@sed -nE 's/^([a-z0-9]+):[^#]*## (.*)$$/\1|\2/p' $(MAKEFILE_LIST) \
@@ -70,6 +70,9 @@ vectors: $(STAMP) ## the real evidence of ../shared/vectors alone; ARGS="--kind 
 
 bench: $(STAMP) ## one run, one table, and build/bench.json; 10 minutes; ARGS=--help
 	$(BIN)/python -m tests.benchmarks $(ARGS)
+
+scale: $(STAMP) ## 1, 2, 4 workers, 1, 2 gateways, a relay that dies: one table, and build/scale.json; ARGS=--help
+	$(BIN)/python -m tests.benchmarks.scale $(ARGS)
 
 cases: $(STAMP) ## what went wrong for others: case, test, verdict; ARGS=--list runs none
 	$(BIN)/python -m tests.cases $(ARGS)

@@ -25,7 +25,7 @@ TENANT, POOL = "acme", "web"
 _TRUST_DOMAIN = "fleet.example"
 _SOURCES = tuple(ROOT / name for name in ("schemas", "handlers", "streams"))
 """This checkout's, whatever is installed."""
-_READY_S, _STOP_S = 60.0, 20.0
+_READY_S, _STOP_S = 300.0, 20.0
 
 _SESSIONS = """
 SELECT pid, application_name AS name FROM pg_stat_activity
@@ -115,7 +115,7 @@ class Deployment:
         Returns when it is ready. With `profile` the process runs under cProfile; `more` are further variables.
 
         Raises:
-            Broken: it ended, or is not ready after a minute.
+            Broken: it ended, or is not ready in time.
         """
         command, port = name.partition("-")[0], free_port()
         variables = {

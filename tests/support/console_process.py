@@ -140,7 +140,7 @@ async def furnish(running: Running) -> dict[str, str]:
 
 def _ca_that_ends_soon() -> bytes:
     name, ca_key = (
-        name_of("Watchword node CA, fleet.example"),
+        name_of("Watchword fleet.example"),
         ec.generate_private_key(ec.SECP256R1()),
     )
     certificate = signed(name, ca_key, name, ca_key, ends=timedelta(days=12, hours=3))

@@ -51,6 +51,7 @@ def environment() -> Environment:
     made.filters |= {
         "said": said,
         "moment": moment,
+        "breakable": breakable,
         "fingerprint": fingerprint,
         "briefly": briefly,
         "lasting": lasting,
@@ -74,10 +75,17 @@ def said(value: object) -> str:
             return ", ".join(said(one) for one in cast("list[object]", value)) or "none"
         case Mapping():
             found = cast("Mapping[object, object]", value)
-            return ", ".join(f"{said(name)}: {said(one)}" for name, one in found.items()) or _NONE
+            there = {name: one for name, one in found.items() if one is not None}
+            return ", ".join(f"{said(name)}: {said(one)}" for name, one in there.items()) or _NONE
         case _:
             text = str(value)
             return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def breakable(value: object) -> Markup:
+    """Return a name of parts, which may go on in the next line after each of them."""
+    text = escape(said(value))
+    return text.replace(".", Markup(".<wbr>")).replace(":", Markup(":<wbr>"))
 
 
 def moment(value: datetime | None) -> Markup | str:

@@ -8,7 +8,14 @@ import pytest
 from watchword.handlers.operators.overview import least_id
 from watchword.streams.console.forms import safe_next
 from watchword.streams.console.pages.overview import bars
-from watchword.streams.console.rendering import briefly, fingerprint, lasting, moment, said
+from watchword.streams.console.rendering import (
+    breakable,
+    briefly,
+    fingerprint,
+    lasting,
+    moment,
+    said,
+)
 
 
 def test_nothing_in_a_text_turns_hides_or_overwrites_what_stands_around_it() -> None:
@@ -31,6 +38,13 @@ def test_a_fingerprint_can_be_read_aloud() -> None:
 def test_durations_are_said_as_people_say_them(seconds: float | None, text: str) -> None:
     """At three in the morning nobody divides by 3600."""
     assert lasting(seconds) == text
+
+
+def test_a_long_name_may_go_on_in_the_next_line_and_is_still_text() -> None:
+    """On a telephone an action of three parts must not push the column that says why out of sight."""
+    assert str(breakable("node.command.cancel")) == "node.<wbr>command.<wbr>cancel"
+    assert str(breakable("attestor:<b>")) == "attestor:<wbr>&lt;b&gt;"
+    assert said({"kind": "logs.collect", "reason": None}) == "kind: logs.collect"
 
 
 def test_times_are_in_utc_with_what_programs_need() -> None:
