@@ -94,13 +94,8 @@ def run(arguments: Sequence[str]) -> int:
         if known is None or bugs is not None:
             raise
         errors = _leaves(known)
-<<<<<<< HEAD
         for each in errors:
             _tell(each)
-=======
-        for one in errors:
-            _tell(one)
->>>>>>> h-console
         return exits.exit_code(errors[0])
     return result if isinstance(result, int) else exits.OK
 
