@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from uuid_utils.compat import uuid7
 
 from tests.support.crypto import NodeKey, csr_of, spki_of
-from tests.support.joins import KEY_ID, Bench
+from tests.support.joins import Bench
 from tests.support.renewals import Node
 from watchword.handlers.crypto import hpke
 from watchword.handlers.crypto.commands import FetchEvidence, read_command, signed_text
@@ -71,7 +71,7 @@ def fetch(  # noqa: PLR0913 - what may be wrong with it
         request_id=request_id,
         attestor=AttestorId(attestor),
         role=role,
-        encryption_key_id=KEY_ID,
+        encryption_key_id=bench.key_id,
         reply_key=public or b"",
         state=state,
         csr_sha256=sha256(csr).digest(),
@@ -84,7 +84,7 @@ def fetch(  # noqa: PLR0913 - what may be wrong with it
         attestor=attestor,
         role=role,
         csr=b64(csr),
-        encryption_key_id=KEY_ID,
+        encryption_key_id=bench.key_id,
         sealed=b64(hpke.seal(bench.seal_to, plain, info)),
         state=None if state is None else b64(state),
         reply_key=None if public is None else b64(public),

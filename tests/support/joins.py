@@ -70,6 +70,8 @@ class Machine:
     seal_to: bytes
     key: NodeKey = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
     csr: bytes = b""
+    key_id: str = KEY_ID
+    """The name of the key that is sealed to."""
 
     def __post_init__(self) -> None:
         """Make the CSR."""
@@ -95,7 +97,7 @@ class Machine:
             attestor=attestor,
             role=seal_role or role,
             csr=b64(self.csr),
-            encryption_key_id=KEY_ID,
+            encryption_key_id=self.key_id,
             sealed=UNSEALED,
             state=None if state is None else b64(state),
             reply_key=None if reply_key is None else b64(reply_key),
@@ -136,13 +138,14 @@ class Bench:
         self.seal_to = seal_to
         self.signing = signing
         self.authority = authority
+        self.key_id = KEY_ID
         self._offset = 0
         self._sql: asyncpg.Connection[asyncpg.Record] | None = None
         self._turn = asyncio.Lock()
 
     def machine(self) -> Machine:
         """Return a machine with a fresh key."""
-        return Machine(self.seal_to)
+        return Machine(self.seal_to, key_id=self.key_id)
 
     def incoming(self, request: bytes) -> Incoming:
         """Return the record of a request at the next offset."""

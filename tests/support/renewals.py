@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from uuid_utils.compat import uuid7
 
 from tests.support.crypto import NodeKey, spki_of
-from tests.support.joins import KEY_ID, Bench, Machine, certificate_of
+from tests.support.joins import Bench, Machine, certificate_of
 from watchword.handlers.crypto.renewals import RenewalEvidence, sign, signed_text
 from watchword.handlers.crypto.sealing import UNSEALED, seal_evidence
 from watchword.handlers.store.connection import Database
@@ -69,7 +69,7 @@ class Node:
             attestor=attestor,
             role=role,
             csr=b64(machine.csr),
-            encryption_key_id=KEY_ID,
+            encryption_key_id=machine.key_id,
             sealed=UNSEALED,
             state=None if state is None else b64(state),
             reply_key=None,

@@ -1,16 +1,16 @@
-"""Any order of joins, renewals, bans, reclaims, evictions and deletions, on a clock that goes on: no promise is broken.
+"""Any order of joins, renewals, bans, reclaims, deletions, commands and new keys, on a clock that goes on: no promise is broken.
 
 A hypothesis state machine against a real PostgreSQL. What it expects is a small model of the states; after each
 step the model and the tables agree, and at the end the journal explains every row.
 """
 
 import asyncio
+import tempfile
 from collections import Counter
-from collections.abc import Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -27,6 +27,17 @@ from hypothesis.stateful import (
 
 from tests.support.attestors.scripted import Script, Scripted
 from tests.support.joins import Bench, Machine, join_bench
+from tests.support.life import (
+    BY_KEYS,
+    BY_NODE,
+    EMPTY,
+    HAPPENS,
+    LIVE,
+    KeysAndCommands,
+    Known,
+)
+from tests.support.life_commands import ONLY_DIAG, LifeCommands
+from tests.support.life_keys import LifeKeys
 from tests.support.renewals import Node, explained
 from watchword.handlers.attestor import Subject
 from watchword.handlers.errors import Conflict, NotFound
@@ -42,43 +53,17 @@ pytestmark = [pytest.mark.postgres, pytest.mark.timeout(600)]
 ADA = Actor("ada", "a test")
 CHIPS = ("c1", "c2", "c3", "c4")
 LIFETIME = timedelta(days=2)
-LIVE = frozenset(("adopting", "active"))
+_VERBS: dict[str, Verb] = {"evict": "evict", "retire": "retire", "delete": "delete"}
+LIFE_H = LIFETIME // timedelta(hours=1)
 
-EXAMPLES, STEPS = 42, 50
-"""At least 2,000 steps; what a step costs is PostgreSQL's time."""
-
-HAPPENS = (
-    "joined", "re-keyed", "reclaimed", "renewed", "stolen", "evict", "retire", "delete", "banned", "unbanned",
-)  # fmt: skip
-
-T = TypeVar("T")
+EXAMPLES, STEPS = 90, 50
+"""More than 2,000 steps, so that each thing happens often enough; what a step costs is PostgreSQL's time."""
 
 
-@dataclass
-class Known:
-    """What the model knows of a node."""
-
-    state: str
-    chip: str | None
-    """Whose subject was proved of it."""
-    node: Node
-    """Its current key and certificate."""
-    expires_h: int
-    """On the model's clock."""
-    revoked: bool = False
-    older: list[Node] = field(default_factory=list[Node])
-    """Certificates that were renewed, newest last, with their ends."""
-    ends: list[int] = field(default_factory=list[int])
-
-
-class Life(RuleBasedStateMachine):
+class Life(KeysAndCommands, RuleBasedStateMachine):
     """Machines with chips, operators, and a clock."""
 
-    loop: asyncio.AbstractEventLoop
-    dsn: str
     steps = 0
-    happened: Counter[str]
-    """What the steps did, over all examples: a machine that does nothing breaks nothing."""
 
     @initialize()
     def begin(self) -> None:
@@ -88,6 +73,8 @@ class Life(RuleBasedStateMachine):
         self.bound: dict[str, str] = {}
         self.banned: set[str] = set()
         self.grants: dict[str, tuple[str, int]] = {}
+        self.commands = LifeCommands()
+        self.sealed, self.challenged = [], []
         self._stack = AsyncExitStack()
         self.do(self._open())
 
@@ -98,21 +85,18 @@ class Life(RuleBasedStateMachine):
         finally:
             await connection.close()
         self.store = Database(self.dsn, application_name="test")
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory())
+        self.keys = LifeKeys(Path(folder) / "keys", LIFETIME)
         self.bench: Bench = await self._stack.enter_async_context(
             join_bench(
-                self.dsn, attestors=[Scripted("scripted")], clock=JoinClock(lifetime=LIFETIME)
+                self.dsn,
+                attestors=[Scripted("scripted")],
+                clock=JoinClock(lifetime=LIFETIME),
+                crypto=self.keys.for_bench(),
             )
         )
+        self.keys.use(self.bench)
         await self.bench.place("acme", "web")
-
-    def do(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run on the test's own loop."""
-        return self.loop.run_until_complete(work)
-
-    def ask(self, request: bytes) -> dict[str, Any]:
-        """Return the answer to one request."""
-        [answer] = self.do(self.bench.ask(request))
-        return answer
 
     # One rule with weights, and not one for each event: hypothesis leaves rules out of whole examples, and
     # what is wanted here is that everything meets everything.
@@ -120,7 +104,10 @@ class Life(RuleBasedStateMachine):
     @rule(
         event=st.sampled_from(
             ("join",) * 6 + ("renew",) * 6 + ("grant",) * 3
-            + ("steal", "evict", "retire", "delete", "ban", "unban", "unban", "pass_by")
+            + ("steal", "evict", "retire", "delete", "ban", "ban", "unban", "unban", "unban", "pass_by")
+            + ("send",) * 4 + ("fetch",) * 7 + ("cancel",)
+            + ("rotate",) * 5 + ("lose_key", "lose_key", "seal", "seal", "deliver", "again")
+            + ("challenge", "challenge", "answer")
         ),
         nth=st.integers(0, 63),
         chip=st.sampled_from((*CHIPS, *CHIPS, None)),
@@ -135,28 +122,33 @@ class Life(RuleBasedStateMachine):
             return self.ban(named)
         if event == "unban":
             return self.unban(named)
+        if event in BY_KEYS:
+            return BY_KEYS[event](self, nth)
         if event == "join" or not self.known:
-            self.join(chip)
+            self.join(chip, nth)
             return None
         node = sorted(self.known)[nth % len(self.known)]
+        if event in BY_NODE:
+            return BY_NODE[event](self, node, nth)
         if event == "renew":
             return self.renew(node)
         if event == "steal":
             return self.steal(node)
         if event == "grant":
             return self.grant(node, named)
-        verb: Verb = "evict" if event == "evict" else "retire" if event == "retire" else "delete"
-        return self.put_out(node, verb)
+        return self.put_out(node, _VERBS[event])
 
     # Machines
 
-    def join(self, chip: str | None) -> str:
-        """A machine attests: anew, or, if its chip is bound, as the node that it is."""
+    def join(self, chip: str | None, nth: int) -> str:
+        """A machine attests: anew, or, if its chip is bound, as the node that it is; with any kinds or few."""
         machine = self.bench.machine()
-        script = Script(rekey=True)
+        kinds = ONLY_DIAG if nth % 3 == 0 else None
+        script = Script(rekey=True, kinds=kinds)
         if chip is not None:
             script = script.but(bind=chip, subjects=(("ek", chip),))
-        answer = self.ask(machine.request(script.encode(), attestor="scripted"))
+        request = machine.request(script.encode(), attestor="scripted")
+        answer = self.ask(request)
         granted = self._granted(chip)
         if chip in self.banned:
             assert answer["outcome"] == "refused"
@@ -169,13 +161,15 @@ class Life(RuleBasedStateMachine):
             assert answer["outcome"] == "refused"
             return ""
         assert answer["outcome"] == "joined", answer
-        return self._joined(machine, chip, answer, expected, granted)
+        node = self.joined(machine, chip, answer, expected, granted)
+        self.known[node].request, self.known[node].kinds = request, kinds
+        return node
 
     def _granted(self, chip: str | None) -> str | None:
         node, until = self.grants.get(chip or "", ("", -1))
         return node if self.hours < until else None
 
-    def _joined(
+    def joined(
         self,
         machine: Machine,
         chip: str | None,
@@ -193,21 +187,19 @@ class Life(RuleBasedStateMachine):
             for other in [name for name, owner in self.bound.items() if owner == granted]:
                 del self.bound[other]
             del self.grants[chip or ""]
-        self.known[node.id] = Known("adopting", chip, node, self.hours + self._life_h())
+        self.keys.issued_by_active(node.certificate)
+        self.known[node.id] = Known("adopting", chip, node, self.hours + LIFE_H, b"")
         if chip is not None:
             self.bound[chip] = node.id
         return node.id
-
-    @staticmethod
-    def _life_h() -> int:
-        return LIFETIME // timedelta(hours=1)
 
     def renew(self, node: str) -> None:
         """A node renews from its current certificate."""
         if not node:
             return
         known, machine = self.known[node], self.bench.machine()
-        answer = self.ask(known.node.renewal(machine))
+        request = known.node.renewal(machine)
+        answer = self.ask(request)
         may = known.state in LIVE and not known.revoked and self.hours < known.expires_h
         assert answer["outcome"] == ("joined" if may else "refused"), (answer, known)
         if may:
@@ -216,7 +208,8 @@ class Life(RuleBasedStateMachine):
             known.older.append(known.node)
             known.ends.append(known.expires_h)
             known.node, known.state = Node.of(machine, answer), "active"
-            known.expires_h = self.hours + self._life_h()
+            known.expires_h, known.request = self.hours + LIFE_H, request
+            self.keys.issued_by_active(known.node.certificate)
 
     def steal(self, node: str) -> None:
         """Somebody renews from a certificate that was renewed before, with a key of their own."""
@@ -317,34 +310,6 @@ class Life(RuleBasedStateMachine):
         self.do(act)
         self.grants[chip] = (node, self.hours + 30)
 
-    def pass_by(self, hours: int) -> None:
-        """Time passes; the keys of the deployment last for weeks."""
-        if self.hours > 24 * 20:
-            return
-        self.hours += hours
-
-        async def shift() -> None:
-            name = await self.bench.one("SELECT current_database()")
-            text = f"{self.hours} hours"
-            await self.bench.run(f"ALTER DATABASE \"{name}\" SET watchword.clock_shift = '{text}'")
-
-        self.do(shift())
-        self.do(self._reopen())
-
-    async def _reopen(self) -> None:
-        """Let every connection see the new time: only a new one does."""
-        await self.store.close()
-        await self.bench.close()
-        connection = await self.bench.other()
-        try:
-            await connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
-        finally:
-            await connection.close()
-        self.store = Database(self.dsn, application_name="test")
-
     # What holds after each step
 
     @invariant()
@@ -366,10 +331,13 @@ class Life(RuleBasedStateMachine):
         }
         bindings = self.do(self.bench.fetch("SELECT node_id::text FROM node_bindings"))
         assert sorted(row[0] for row in bindings) == sorted(self.bound.values())
+        self.do(self.commands.check(self.bench))
+        self.keys.check(self.hours)
 
     def teardown(self) -> None:
         """The journal explains what there is."""
         if hasattr(self, "bench"):
+            self.do(self.commands.check_events(self.bench))
             self.do(explained(self.dsn))
             self.do(self._close())
 
@@ -378,14 +346,6 @@ class Life(RuleBasedStateMachine):
         await self.bench.run(f'ALTER DATABASE "{name}" RESET watchword.clock_shift')
         await self._stack.aclose()
         await self.store.close()
-
-
-EMPTY = """
-DELETE FROM reclaim_grants; DELETE FROM node_certs; DELETE FROM nodes; DELETE FROM tokens; DELETE FROM pools; DELETE FROM sites;
-DELETE FROM admission_claims; DELETE FROM node_subjects; DELETE FROM node_bindings; DELETE FROM attestation_uses; DELETE FROM bans;
-DELETE FROM inbox; DELETE FROM journal; DELETE FROM refusals; DELETE FROM refusal_slots; DELETE FROM audit_log;
-DELETE FROM tenants WHERE id <> 'root'
-"""
 
 
 def test_no_order_of_events_breaks_a_promise(databases: Any) -> None:  # noqa: ANN401 - a fixture
@@ -410,5 +370,6 @@ def test_no_order_of_events_breaks_a_promise(databases: Any) -> None:  # noqa: A
             )
             assert Life.steps > 2000
             assert all(Life.happened[what] > 3 for what in HAPPENS), Life.happened
+            assert Life.happened["not opened"], Life.happened
         finally:
             loop.run_until_complete(context.__aexit__(None, None, None))
