@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.faults.fault import Fault, Injection, Scale
+from tests.faults.faults.postgres import STALLED
 from tests.faults.judge.cursors import CursorWatch
 from tests.faults.judge.findings import Findings, merge
 from tests.faults.judge.judge import Evidence, Verdict, judge
@@ -72,7 +73,12 @@ async def play(plan: Plan, folder: Path, say: Say) -> Result:
         async with under_load(deployment, findings):
             await _inject(plan, deployment, schedule)
         verdict = await judged(
-            deployment, findings, say, patience_s=plan.patience_s, explain_s=plan.explain_s
+            deployment,
+            findings,
+            say,
+            patience_s=plan.patience_s,
+            explain_s=plan.explain_s,
+            injections=schedule.injections,
         )
         rows = await deployment.postgres.run(
             "SELECT event_id::text, extract(epoch FROM recorded_at)::float8 FROM watchword.journal WHERE topic IS NOT NULL"
@@ -132,6 +138,7 @@ async def judged(
     *,
     patience_s: float,
     explain_s: float = 0.0,
+    injections: Sequence[Injection] = (),
 ) -> Verdict:
     """Wait until all is quiet, at most so long for answers, and return the verdict, with what was found before.
 
@@ -143,7 +150,7 @@ async def judged(
     _check_exits(deployment, findings)
     await _check_gateways(deployment, findings)
     begun = time.monotonic()
-    verdict = await judge(_evidence(deployment, explain_s))
+    verdict = await judge(_evidence(deployment, explain_s, injections))
     explained = verdict.explained
     say(
         f"judged within {time.monotonic() - begun:.0f} s; explained {explained.done} of {explained.of} requests"
@@ -216,7 +223,9 @@ async def _all_summarised(deployment: Deployment) -> bool:
     return bool(rows[0][0])
 
 
-def _evidence(deployment: Deployment, explain_s: float) -> Evidence:
+def _evidence(
+    deployment: Deployment, explain_s: float, injections: Sequence[Injection]
+) -> Evidence:
     async def explain(stretches: Sequence[tuple[str, str]]) -> Sequence[dict[str, Any] | None]:
         workers = deployment.layout.sizes.workers
         return await deployment.operator.explain(stretches, within_s=explain_s, at_once=workers)
@@ -231,6 +240,7 @@ def _evidence(deployment: Deployment, explain_s: float) -> Evidence:
         commands=deployment.load.supplies.commands,
         trust=deployment.trust,
         bound=BOUND,
+        stalls=[(i.began_wall, i.ended_wall) for i in injections if i.fault == STALLED],
         canaries=deployment.canaries,
         logs=[*deployment.fleet.logs, *deployment.kafka.logs, *deployment.postgres.logs],
         pages=deployment.pages,

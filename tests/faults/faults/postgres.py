@@ -200,10 +200,11 @@ def _no_standby(deployment: Deployment) -> str | None:
 
 
 _POSTGRES = frozenset(("postgres",))
+STALLED = "PostgreSQL stalled"
 
 FAULTS = (
     Fault("PostgreSQL crashed", crash, _POSTGRES, "1.1 s"),
-    Fault("PostgreSQL stalled", stall, _POSTGRES),
+    Fault(STALLED, stall, _POSTGRES),
     Fault("all sessions ended", end_all_sessions, _POSTGRES, "0.25 s"),
     Fault("sessions ended in commit", end_in_commit, _POSTGRES),
     Fault("no connections left", take_connections, _POSTGRES),

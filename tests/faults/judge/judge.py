@@ -17,7 +17,7 @@ from tests.faults.judge.leaks import check_leaks
 from tests.faults.judge.ledger import Commands, Ledger
 from tests.faults.judge.letters import check_letters
 from tests.faults.judge.notes import check_notes
-from tests.faults.judge.refusals import Bound, check_refusals
+from tests.faults.judge.refusals import Bound, Stretch, check_refusals
 from tests.faults.judge.standing import check_standing
 from tests.faults.judge.tables import Tables
 from tests.faults.judge.topics import (
@@ -50,6 +50,8 @@ class Evidence:
     canaries: Canaries
     explain: Explain | None = None
     """Has requests explained; None if nobody is to be asked."""
+    stalls: Sequence[Stretch] = ()
+    """When PostgreSQL stood still."""
     logs: Sequence[Path] = ()
     pages: Sequence[tuple[str, bytes]] = ()
     """Metrics pages and command lines, by name."""
@@ -109,7 +111,7 @@ async def judge(evidence: Evidence) -> Verdict:
             tables, [*topics[NODE_EVENTS], *topics[REFUSED]], owed - parked, parked, findings
         )
         await check_node_histories(tables, findings)
-        refused = await check_refusals(ledger, tables, evidence.bound, findings)
+        refused = await check_refusals(ledger, tables, evidence.bound, evidence.stalls, findings)
         junk = await check_floods(ledger, topics[REQUESTS], topics[REFUSED], tables, findings)
         letters = check_letters(ledger, topics[REQUESTS], topics[DEAD_LETTERS], findings)
         looked = await check_leaks(
