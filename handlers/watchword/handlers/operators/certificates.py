@@ -36,6 +36,7 @@ KINDS: Final = ("email", "uri", "dns", "subject", "sha256")
 
 _PURPOSE: Final = b"watchword operator's certificate v1\0"
 _MAX_NAME: Final = 100
+_HEX_DIGITS: Final = 64
 _DIGITS: Final = frozenset("0123456789abcdef")
 
 
@@ -89,7 +90,7 @@ def canonical_name(text: str) -> str:
     if kind not in KINDS or not value or not name.isprintable() or len(name) > _MAX_NAME:
         message = f"a certificate's name: {', '.join(f'{one}:…' for one in KINDS)}; at most {_MAX_NAME} characters"
         raise BadArgument(message)
-    if kind == "sha256" and (len(value) != 2 * SHA256.digest_size or not _DIGITS.issuperset(value)):
+    if kind == "sha256" and (len(value) != _HEX_DIGITS or not _DIGITS.issuperset(value)):
         message = "sha256: the certificate's SHA-256 in 64 hexadecimal digits"
         raise BadArgument(message)
     return name

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from typing import cast
 
 from cyclopts import App, CycloptsError
 
@@ -115,7 +116,10 @@ def _tell(error: BaseException) -> None:
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     found: list[BaseException] = []
     for error in group.exceptions:
-        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+        if isinstance(error, BaseExceptionGroup):
+            found += _leaves(cast("BaseExceptionGroup[BaseException]", error))
+        else:
+            found.append(error)
     return found
 
 

@@ -109,7 +109,8 @@ class LagReader:
         # 3. Where each partition begins and ends. What retention took away waits no more.
 
         # Step 1
-        options = self._kafka.client_options() | {"request_timeout_ms": int(_LONGEST_S * 1000)}
+        options = self._kafka.client_options()
+        options["request_timeout_ms"] = int(_LONGEST_S * 1000)
         async with _started(AIOKafkaAdminClient(**options)) as admin:
             topics = await admin.describe_topics()
             found = [one for one in topics if one["topic"] == self._topic]
