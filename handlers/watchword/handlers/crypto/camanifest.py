@@ -12,6 +12,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding
 from pydantic import Field
 
+from watchword.handlers.crypto.chains import UNREADABLE
 from watchword.handlers.crypto.keymanifest import (
     MOST_KEYS,
     State,
@@ -124,6 +125,6 @@ def entry_of(certificates: list[x509.Certificate], state: State, **more: str | N
 def _first(path: Path) -> CaEntry:
     try:
         certificates = x509.load_pem_x509_certificates(read_public(path))
-    except ValueError:
+    except UNREADABLE:
         raise ConfigRefused([f"{path} holds no certificate in PEM"]) from None
     return entry_of(certificates, "active")

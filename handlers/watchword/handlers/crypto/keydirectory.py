@@ -38,6 +38,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from watchword.handlers.crypto.ca_certificates import create_ca
 from watchword.handlers.crypto.camanifest import CA_CERTIFICATES, CaEntry, ca_kid, entry_of
+from watchword.handlers.crypto.chains import UNREADABLE
 from watchword.handlers.crypto.endorsements import pin_of
 from watchword.handlers.crypto.hpke import DecryptionKey
 from watchword.handlers.crypto.jws import JwsSigner
@@ -52,6 +53,8 @@ from watchword.handlers.crypto.state import CHALLENGE_KEY_BYTES
 from watchword.handlers.errors import ConfigRefused
 from watchword.schemas.canonical import b64
 from watchword.schemas.times import rfc3339
+
+_NO_FILE: tuple[type[Exception], ...] = (ConfigRefused, *UNREADABLE)
 
 _CA_KEY = "ca.key.pem"
 _CA = "ca"
@@ -204,7 +207,7 @@ class KeyDirectory:
 def _is_first_ca(folder: Path, kid: str) -> bool:
     try:
         certificates = x509.load_pem_x509_certificates(read_public(folder / CA_CERTIFICATES))
-    except (ConfigRefused, ValueError):
+    except _NO_FILE:
         return False
     return ca_kid(certificates[0]) == kid
 

@@ -17,6 +17,7 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 
+from watchword.handlers.crypto.chains import UNREADABLE
 from watchword.handlers.crypto.named_secrets import ID_CHARACTERS
 from watchword.handlers.errors import BadArgument, Denied
 from watchword.handlers.operators.access import ROLES, Access, OperatorRole
@@ -117,7 +118,7 @@ def read_client_certificate(der: bytes) -> ClientCertificate:
         return ClientCertificate(
             tuple(names), certificate.not_valid_before_utc, certificate.not_valid_after_utc
         )
-    except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
+    except UNREADABLE:
         message = "the client certificate cannot be read"
         raise Denied(message) from None
 

@@ -8,15 +8,20 @@ from an authority that its peers do not know.
 from collections.abc import Sequence
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from watchword.handlers.crypto.chains import UNREADABLE
 from watchword.handlers.crypto.profile import TENANT, node_uri
 from watchword.schemas.canonical import unb64
 from watchword.schemas.errors import SchemaError
 from watchword.schemas.responses import Joined
 from watchword.streams.agent.errors import AnswerNotUsable
+
+_NO_CERTIFICATE: tuple[type[Exception], ...] = (SchemaError, *UNREADABLE)
+_UNSIGNED: tuple[type[Exception], ...] = (InvalidSignature, *UNREADABLE)
+_NO_EXTENSION: tuple[type[Exception], ...] = (x509.ExtensionNotFound, *UNREADABLE)
 
 _MAX_CHAIN = 8
 
@@ -45,8 +50,7 @@ def check_joined(
     leaf = chain[0]
 
     # Step 2
-    found = leaf.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    if found != spki_der:
+    if _spki(leaf) != spki_der:
         message = "the certificate is for another key"
         raise AnswerNotUsable(message)
 
@@ -67,7 +71,7 @@ def load_authorities(authorities: Sequence[str]) -> list[x509.Certificate]:
     for text in authorities:
         try:
             found.append(x509.load_der_x509_certificate(unb64(text)))
-        except (SchemaError, ValueError, TypeError, UnsupportedAlgorithm):
+        except _NO_CERTIFICATE:
             continue
     return found
 
@@ -76,7 +80,7 @@ def issued(issuer: x509.Certificate, certificate: x509.Certificate) -> bool:
     """Tell whether the issuer's key signed the certificate, under the issuer's name."""
     try:
         certificate.verify_directly_issued_by(issuer)
-    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+    except _UNSIGNED:
         return False
     return True
 
@@ -87,16 +91,24 @@ def _load(chain: Sequence[str]) -> list[x509.Certificate]:
         raise AnswerNotUsable(message)
     try:
         return [x509.load_der_x509_certificate(unb64(text)) for text in chain]
-    except (SchemaError, ValueError, TypeError, UnsupportedAlgorithm):
+    except _NO_CERTIFICATE:
         message = "a certificate of the chain cannot be read"
         raise AnswerNotUsable(message) from None
+
+
+def _spki(leaf: x509.Certificate) -> bytes | None:
+    """Return the key that a certificate is for, None for one that cannot be read."""
+    try:
+        return leaf.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    except UNREADABLE:
+        return None
 
 
 def _check_names(leaf: x509.Certificate, joined: Joined, trust_domain: str) -> None:
     try:
         names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
         uris = names.value.get_values_for_type(x509.UniformResourceIdentifier)
-    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
+    except _NO_EXTENSION:
         message = "the certificate has no names"
         raise AnswerNotUsable(message) from None
     if not TENANT.fullmatch(joined.tenant):
@@ -113,7 +125,7 @@ def _check_use(leaf: x509.Certificate) -> None:
     try:
         constraints = leaf.extensions.get_extension_for_class(x509.BasicConstraints).value
         usages = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
+    except _NO_EXTENSION:
         message = "the certificate does not say what it is for"
         raise AnswerNotUsable(message) from None
     if constraints.ca or ExtendedKeyUsageOID.CLIENT_AUTH not in usages:

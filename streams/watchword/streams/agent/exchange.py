@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384
 from cryptography.hazmat.primitives.serialization import (
@@ -30,6 +29,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from pydantic import Field
 
+from watchword.handlers.crypto.chains import UNREADABLE
 from watchword.handlers.crypto.documents import read_document
 from watchword.schemas.canonical import b64, canonical, unb64
 from watchword.schemas.errors import SchemaError
@@ -41,6 +41,8 @@ from watchword.streams.agent.errors import StateUnusable
 from watchword.streams.agent.tpm.node_key import TpmKey, is_in_tpm, read_tpm_key
 
 KeyKind = Literal["p256", "p384", "ed25519"]
+
+_NO_FILE: tuple[type[Exception], ...] = (OSError, *UNREADABLE)
 
 _KEY = "key.pem"
 _CSR = "csr.der"
@@ -182,7 +184,7 @@ def load(folder: Path) -> Exchange | None:
         if not isinstance(key, ExchangeKey) or not _is_of(csr, key):
             message = f"{folder}: the CSR is not the key's; remove the folder to begin anew"
             raise StateUnusable(message)
-    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+    except _NO_FILE as error:
         message = (
             f"{folder} cannot be read ({type(error).__name__}); remove the folder to begin anew"
         )

@@ -7,6 +7,10 @@ from pathlib import Path
 
 from cryptography import x509
 
+from watchword.handlers.crypto.chains import UNREADABLE
+
+_NO_FILE: tuple[type[Exception], ...] = (OSError, *UNREADABLE)
+
 _PEM = b"-----BEGIN CERTIFICATE-----"
 
 
@@ -42,5 +46,5 @@ def _of_file(file: Path) -> list[Expiry]:
             Expiry(file.name, one.subject.rfc4514_string(), one.not_valid_after_utc)
             for one in certificates
         ]
-    except (OSError, ValueError):
+    except _NO_FILE:
         return []

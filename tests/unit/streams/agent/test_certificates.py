@@ -1,5 +1,6 @@
 """Certificates that a machine must not install."""
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -14,7 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from tests.support.crypto import NODE_ID, NOW, TRUST_DOMAIN, order, spki_of
 from watchword.handlers.crypto.authority import Authority
 from watchword.handlers.crypto.ca_certificates import create_ca
-from watchword.schemas.canonical import b64
+from watchword.schemas.canonical import b64, unb64
 from watchword.schemas.responses import Joined
 from watchword.streams.agent.certificates import check_joined, load_authorities
 from watchword.streams.agent.errors import AnswerNotUsable
@@ -138,6 +139,29 @@ def test_answer_that_does_not_fit_its_certificate_is_not_taken(
     """What the machine believes to be must be what its certificate says."""
     with pytest.raises(AnswerNotUsable):
         check(change(answer(Recipe().make())))
+
+
+@pytest.mark.filterwarnings(
+    "ignore:Parsed a serial number:cryptography.utils.CryptographyDeprecationWarning"
+)
+@pytest.mark.parametrize("changed_by", [0x01, 0x03, 0x80, 0xFF])
+def test_certificate_with_a_signed_byte_changed_is_not_taken(changed_by: int) -> None:
+    """Whatever `cryptography` makes of it (a version 4, for one) must not end an agent."""
+    good = answer(Recipe().make())
+    der = unb64(good.chain[0])
+    for at in range(len(der)):
+        changed = der[:at] + bytes((der[at] ^ changed_by,)) + der[at + 1 :]
+        with contextlib.suppress(AnswerNotUsable):
+            [found] = check(replace_fields(good, chain=(b64(changed),)))
+            # What is beside the signed part, such as the algorithm's second mention, is nobody's.
+            assert found.tbs_certificate_bytes in der
+
+
+def test_bundle_with_a_byte_changed_spoils_nothing() -> None:
+    """An authority of an unknown version is one that nobody leads to."""
+    der = CA.public_bytes(Encoding.DER)
+    for at in range(len(der)):
+        load_authorities([b64(der[:at] + bytes((der[at] ^ 0x01,)) + der[at + 1 :])])
 
 
 def test_chain_over_an_intermediate_leads_to_its_root() -> None:

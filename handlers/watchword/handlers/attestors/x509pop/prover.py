@@ -16,6 +16,7 @@ from watchword.handlers.attestors.x509pop.evidence import (
     PossessionEvidence,
     signed_text,
 )
+from watchword.handlers.crypto.chains import UNREADABLE
 from watchword.handlers.errors import BadArgument
 from watchword.handlers.prover import NoEvidence
 from watchword.schemas.ids import Role
@@ -87,7 +88,7 @@ class X509PopProver:
     def _shown(self, signature: bytes) -> bytes:
         try:
             certificates = x509.load_pem_x509_certificates(self._chain())
-        except ValueError:
+        except UNREADABLE:
             message = "the certificate file holds no certificates"
             raise BadArgument(message) from None
         leaf, *rest = (c.public_bytes(Encoding.DER) for c in certificates)
