@@ -41,6 +41,9 @@ UNREADABLE: tuple[type[Exception], ...] = (
 )
 """What reading a hostile certificate raises: `cryptography` parses most of it only when asked for it."""
 
+UNREADABLE_FILE: tuple[type[Exception], ...] = (OSError, *UNREADABLE)
+"""The same, where it comes from a file."""
+
 _MIN_RSA_BITS = 2048
 _RSA_EXPONENT = 65537
 _CURVES = ("secp256r1", "secp384r1", "secp521r1")

@@ -146,7 +146,6 @@ def may_be_admitted(candidate: Candidate) -> bool:
     return (
         isinstance(candidate.judgement, Refusal | Waits)
         and candidate.problem is None
-        and candidate.csr is not None
         and candidate.admitted_before is None
     )
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import asyncpg
 
@@ -45,11 +46,13 @@ class SecretRow:
     expires_at: datetime | None
 
 
-async def create_token(connection: Connection, row: SecretRow, by: str, now: datetime) -> Row:
-    """Add an API token, whose name is `row.who`; raises `NotFound` without its tenant."""
+async def _added(
+    connection: Connection, statement: str, row: SecretRow, by: str, now: datetime
+) -> Any:  # noqa: ANN401 - a record, or None
+    """Return the row that a statement has added; raises `NotFound` without its tenant."""
     try:
-        made = await connection.fetchrow(
-            _SQL.create_token,
+        return await connection.fetchrow(
+            statement,
             row.id,
             row.secret_sha256,
             row.who,
@@ -62,7 +65,12 @@ async def create_token(connection: Connection, row: SecretRow, by: str, now: dat
     except asyncpg.ForeignKeyViolationError as error:
         message = f"no tenant {row.scope}"
         raise NotFound(message) from error
-    return dict(made)  # type: ignore[arg-type]  # an INSERT that did not raise returns its row
+
+
+async def create_token(connection: Connection, row: SecretRow, by: str, now: datetime) -> Row:
+    """Add an API token, whose name is `row.who`; raises `NotFound` without its tenant."""
+    made = await _added(connection, _SQL.create_token, row, by, now)
+    return dict(made)
 
 
 async def list_tokens(
@@ -96,21 +104,7 @@ async def admit_certificate(connection: Connection, row: SecretRow, by: str, now
 
     One who was taken out comes back without the sessions of before.
     """
-    try:
-        made = await connection.fetchrow(
-            _SQL.admit_certificate,
-            row.id,
-            row.secret_sha256,
-            row.who,
-            row.scope,
-            row.role,
-            row.expires_at,
-            now,
-            by,
-        )
-    except asyncpg.ForeignKeyViolationError as error:
-        message = f"no tenant {row.scope}"
-        raise NotFound(message) from error
+    made = await _added(connection, _SQL.admit_certificate, row, by, now)
     if made is None:
         message = f"{row.who} is let in already: revoke {row.id} first"
         raise Conflict(message)

@@ -3,15 +3,13 @@
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from watchword.handlers.crypto.chains import UNREADABLE
+from watchword.handlers.crypto.chains import UNREADABLE_FILE
 from watchword.handlers.crypto.renewals import sign
 from watchword.streams.agent.errors import StateUnusable
 from watchword.streams.agent.exchange import ExchangeKey
 from watchword.streams.agent.identity import Identity
 from watchword.streams.agent.tpm.node_key import TpmKey, is_in_tpm, read_tpm_key
 from watchword.streams.agent.tpm.renewing import KeysInTpm
-
-_NO_FILE: tuple[type[Exception], ...] = (OSError, *UNREADABLE)
 
 
 def current_key(identity: Identity) -> tuple[ExchangeKey, x509.Certificate]:
@@ -20,7 +18,7 @@ def current_key(identity: Identity) -> tuple[ExchangeKey, x509.Certificate]:
         pem = identity.key.read_bytes()
         key = read_tpm_key(pem) if is_in_tpm(pem) else load_pem_private_key(pem, password=None)
         leaf = x509.load_pem_x509_certificate(identity.certificate.read_bytes())
-    except _NO_FILE:
+    except UNREADABLE_FILE:
         message = f"{identity.folder}: key and certificate cannot be read"
         raise StateUnusable(message) from None
     if not isinstance(key, ExchangeKey):

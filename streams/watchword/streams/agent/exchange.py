@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from pydantic import Field
 
-from watchword.handlers.crypto.chains import UNREADABLE
+from watchword.handlers.crypto.chains import UNREADABLE_FILE
 from watchword.handlers.crypto.documents import read_document
 from watchword.schemas.canonical import b64, canonical, unb64
 from watchword.schemas.errors import SchemaError
@@ -42,7 +42,6 @@ from watchword.streams.agent.tpm.node_key import TpmKey, is_in_tpm, read_tpm_key
 
 KeyKind = Literal["p256", "p384", "ed25519"]
 
-_NO_FILE: tuple[type[Exception], ...] = (OSError, *UNREADABLE)
 
 _KEY = "key.pem"
 _CSR = "csr.der"
@@ -184,7 +183,7 @@ def load(folder: Path) -> Exchange | None:
         if not isinstance(key, ExchangeKey) or not _is_of(csr, key):
             message = f"{folder}: the CSR is not the key's; remove the folder to begin anew"
             raise StateUnusable(message)
-    except _NO_FILE as error:
+    except UNREADABLE_FILE as error:
         message = (
             f"{folder} cannot be read ({type(error).__name__}); remove the folder to begin anew"
         )

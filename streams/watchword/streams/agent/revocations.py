@@ -10,14 +10,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from watchword.handlers.crypto.camanifest import ca_kid
-from watchword.handlers.crypto.chains import UNREADABLE
+from watchword.handlers.crypto.chains import UNREADABLE, UNREADABLE_FILE
 from watchword.handlers.errors import ConfigRefused
 from watchword.streams.agent.errors import TransportRefused, TransportUnavailable
 from watchword.streams.agent.keystore import Keystore
 from watchword.streams.agent.transport import Transport
 from watchword.streams.agent.trust import Trust
-
-_NO_FILE: tuple[type[Exception], ...] = (OSError, *UNREADABLE)
 
 _log = structlog.get_logger(__name__)
 
@@ -71,7 +69,7 @@ def _below(keystore: Keystore) -> list[x509.Certificate]:
         return []
     try:
         return x509.load_pem_x509_certificates((identity.folder / "chain.pem").read_bytes())[1:]
-    except _NO_FILE:
+    except UNREADABLE_FILE:
         return []
 
 

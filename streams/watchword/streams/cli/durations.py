@@ -22,6 +22,11 @@ def duration(text: str) -> timedelta:
         raise BadArgument(message) from None
 
 
+def life(text: str) -> timedelta | None:
+    """Return a duration, None for `never`; raises `BadArgument`."""
+    return None if text == "never" else duration(text)
+
+
 def moment(text: str, now: datetime) -> datetime:
     """Return a time: RFC 3339 (UTC if it names no zone), or so long ago (`2h`); raises `BadArgument`."""
     if _DURATION.fullmatch(text.strip()):

@@ -8,7 +8,7 @@ from watchword.handlers.errors import BadArgument
 from watchword.handlers.operators import images
 from watchword.handlers.operators.images import ImageOrder
 from watchword.streams.cli.acting import ACTING, Acting, operating
-from watchword.streams.cli.durations import duration
+from watchword.streams.cli.durations import life
 from watchword.streams.cli.granting import GRANTING, LISTING, Granting, Listing, pair
 from watchword.streams.cli.output import say, show_made, show_rows
 
@@ -68,7 +68,7 @@ async def create(
         second_fact=second_fact if proof_by is None else f"attestor:{proof_by}",
         once_per_machine=once_per_machine,
         expect=dict(pair(text) for text in expect),
-        expires_in=None if expires_in == "never" else duration(expires_in),
+        expires_in=life(expires_in),
     )
     async with operating(options) as (settings, database):
         created = await images.create_image(database, options.actor(settings), order)

@@ -18,7 +18,7 @@ from watchword.handlers.operators.certificates import (
 from watchword.handlers.store.operators import Row
 from watchword.schemas.ids import ROOT
 from watchword.streams.cli.acting import ACTING, Acting, operating
-from watchword.streams.cli.durations import duration
+from watchword.streams.cli.durations import duration, life
 from watchword.streams.cli.options import SHOWN, Shown
 from watchword.streams.cli.output import say, show_made, show_one, show_rows
 
@@ -52,7 +52,7 @@ async def create(
         name=name,
         scope=tenant,
         role=role,
-        expires_in=None if expires_in == "never" else duration(expires_in),
+        expires_in=life(expires_in),
     )
     async with operating(options) as (settings, database):
         created = await api_tokens.create_api_token(database, options.actor(settings), order)
@@ -85,7 +85,7 @@ async def admit(
         name=name,
         scope=tenant,
         role=role,
-        expires_in=None if expires_in == "never" else duration(expires_in),
+        expires_in=life(expires_in),
     )
     async with operating(options) as (settings, database):
         row = await admit_certificate(database, options.actor(settings), order)

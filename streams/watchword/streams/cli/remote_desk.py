@@ -1,13 +1,11 @@
 """The desk of an operator at a distance: the same acts as `handlers.operators.desk`, through `/api/v1`."""
 
-import json
-import re
 import ssl
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, cast
+from typing import Final
 from uuid import UUID
 
 import httpx
@@ -15,11 +13,6 @@ import httpx
 from watchword.handlers.attestor import Subject
 from watchword.handlers.errors import (
     BadArgument,
-    Conflict,
-    Denied,
-    NotFound,
-    Unavailable,
-    WatchwordError,
 )
 from watchword.handlers.operators.bans import Banned
 from watchword.handlers.operators.commands import CommandOrder
@@ -34,18 +27,9 @@ from watchword.handlers.store.commands import CommandFilter
 from watchword.handlers.store.operators import Row
 from watchword.handlers.store.refusals import RefusalFilter
 from watchword.schemas.canonical import b64
+from watchword.streams.cli.remote_answers import away, error_of, items_of, read_answer
 from watchword.streams.console.api.operation import PREFIX
 
-_ERRORS: Final[Mapping[int, type[WatchwordError]]] = {
-    400: BadArgument,
-    401: Denied,
-    403: Denied,
-    404: NotFound,
-    409: Conflict,
-    413: BadArgument,
-    503: Unavailable,
-}
-_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PAGE: Final = 1000
 _PATIENCE_S: Final = 30.0
 
@@ -87,7 +71,7 @@ class RemoteDesk:
     async def _decided(self, verb: str, seen: Sequence[Seen], comment: str) -> list[Row]:
         chosen = [{"id": str(one.id), "version": one.version} for one in seen]
         body = {"requests": chosen, "comment": comment}
-        return _items(await self._post(f"/requests/{verb}", body))
+        return items_of(await self._post(f"/requests/{verb}", body))
 
     # Nodes
 
@@ -127,7 +111,7 @@ class RemoteDesk:
                     "limit": _PAGE,
                 }
                 page = await self._get("/nodes", query)
-                found += [UUID(row["id"]) for row in _items(page)]
+                found += [UUID(row["id"]) for row in items_of(page)]
                 after = page["next"]
                 if after is None:
                     break
@@ -154,7 +138,7 @@ class RemoteDesk:
 
     async def _changed(self, verb: str, seen: Sequence[SeenNode], why: str) -> list[Row]:
         chosen = [{"id": str(one.id), "version": one.version} for one in seen]
-        return _items(await self._post(f"/nodes/{verb}", {"nodes": chosen, "why": why}))
+        return items_of(await self._post(f"/nodes/{verb}", {"nodes": chosen, "why": why}))
 
     # Commands to nodes
 
@@ -282,32 +266,32 @@ class RemoteDesk:
         """Yield every refusal that fits, a line each, with its end."""
         query = {n: str(value) for n, value in _refusals(wanted).items() if value is not None}
         path = PREFIX + "/refusals/export"
-        with _away():
+        with away():
             async with self.client.stream("GET", path, params={**query, "format": form}) as answer:
                 if not answer.is_success:
                     await answer.aread()
-                    raise _error(answer)
+                    raise error_of(answer)
                 async for line in answer.aiter_lines():
                     yield f"{line}\n"
 
     # HTTP
 
     async def _rows(self, path: str, query: Mapping[str, object]) -> list[Row]:
-        return _items(await self._get(path, query))
+        return items_of(await self._get(path, query))
 
     async def _get(self, path: str, query: Mapping[str, object] | None = None) -> Row:
         given = {name: value for name, value in (query or {}).items() if value is not None}
-        with _away():
+        with away():
             answer = await self.client.get(
                 PREFIX + path,
                 params={n: "true" if v is True else str(v) for n, v in given.items()},
             )
-        return _read(answer)
+        return read_answer(answer)
 
     async def _post(self, path: str, body: Mapping[str, object]) -> Row:
-        with _away():
+        with away():
             answer = await self.client.post(PREFIX + path, json=body)
-        return _read(answer)
+        return read_answer(answer)
 
 
 @asynccontextmanager
@@ -320,67 +304,6 @@ async def remote_desk(
         base_url=server, headers=headers, timeout=_PATIENCE_S, verify=tls
     ) as client:
         yield RemoteDesk(client)
-
-
-class _away:  # noqa: N801 - reads as a statement
-    """Translates what HTTP raises."""
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Raise `Unavailable` for an error of the connection, `BadArgument` for an address that is none."""
-        if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
-            message = "--server: an address such as https://watchword.example"
-            raise BadArgument(message) from None
-        if isinstance(error, httpx.HTTPError):
-            message = f"the console does not answer ({type(error).__name__})"
-            raise Unavailable(message) from None
-
-
-def _read(answer: httpx.Response) -> Row:
-    if not answer.is_success:
-        raise _error(answer)
-    try:
-        found: object = answer.json()
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or "schemaVersion" not in found:
-        message = "what answers at --server is no console"
-        raise Unavailable(message)
-    values = cast("dict[str, Any]", found)
-    return _snake({name: value for name, value in values.items() if name != "schemaVersion"})
-
-
-def _error(answer: httpx.Response) -> WatchwordError:
-    try:
-        detail = str(answer.json()["detail"])
-    except (ValueError, KeyError, TypeError):
-        detail = f"the console answers {answer.status_code}"
-    return _ERRORS.get(answer.status_code, WatchwordError)(detail)
-
-
-def _items(page: Row) -> list[Row]:
-    return list(page["items"])
-
-
-def _snake(values: Mapping[str, Any]) -> Row:
-    return {_WORD.sub("_", name).lower(): _value(name, value) for name, value in values.items()}
-
-
-def _value(name: str, value: object) -> object:
-    match value:
-        case dict() if name == "expect":
-            # As the database gives it.
-            return json.dumps(value)
-        case dict():
-            return _snake(cast("dict[str, Any]", value))
-        case list():
-            return [_value("", one) for one in cast("list[object]", value)]
-        case str() if name.endswith("Sha256"):
-            return bytes.fromhex(value)
-        case _:
-            return value
 
 
 def _refusals(wanted: RefusalFilter) -> dict[str, object]:

@@ -15,7 +15,7 @@ from watchword.streams.cli.at_desk import (
     ReachingActing,
     at_desk,
 )
-from watchword.streams.cli.durations import duration
+from watchword.streams.cli.durations import life
 from watchword.streams.cli.output import say, show_made, show_rows
 
 app = App(name="tokens", help="Join tokens.")
@@ -68,7 +68,7 @@ async def create(  # noqa: PLR0913 - what a token has
         site=site,
         role=role,
         uses=uses,
-        expires_in=None if expires_in == "never" else duration(expires_in),
+        expires_in=life(expires_in),
         expect=dict(_pair(text) for text in expect),
         allow_reclaim=allow_reclaim,
         allowed_kinds=None if all_kinds else kind,

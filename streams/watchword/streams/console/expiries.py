@@ -7,9 +7,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from watchword.handlers.crypto.chains import UNREADABLE
-
-_NO_FILE: tuple[type[Exception], ...] = (OSError, *UNREADABLE)
+from watchword.handlers.crypto.chains import UNREADABLE_FILE
 
 _PEM = b"-----BEGIN CERTIFICATE-----"
 
@@ -46,5 +44,5 @@ def _of_file(file: Path) -> list[Expiry]:
             Expiry(file.name, one.subject.rfc4514_string(), one.not_valid_after_utc)
             for one in certificates
         ]
-    except _NO_FILE:
+    except UNREADABLE_FILE:
         return []

@@ -15,7 +15,7 @@ from opentelemetry.trace import SpanKind
 
 from watchword.schemas.traceparent import TRACEPARENT, TraceContext, trace_id_of
 from watchword.streams.gateway.tracing import Followed
-from watchword.streams.tracing.spans import Attributes, Spans, context_of, current, ended
+from watchword.streams.tracing.spans import Attributes, Spans, context_of, current, ended, ids_of
 
 _ACCEPTED = 202
 _UNAVAILABLE = 503
@@ -59,8 +59,7 @@ class TracedGateway:
             attributes=attributes,
             at_ns=since_ns,
         )
-        at = context_of(received)
-        ids = {"trace_id": f"{at.trace_id:032x}", "span_id": f"{at.span_id:016x}"}
+        ids = ids_of(context_of(received))
         with ended(received), current(received):
             try:
                 if request_id is None:

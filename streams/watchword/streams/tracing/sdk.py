@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
 from opentelemetry.trace import Link, SpanKind, TraceState
 from opentelemetry.util.types import Attributes
 
-from watchword.streams.tracing.spans import Spans, bound_of, is_below, wanted_trace
+from watchword.streams.tracing.spans import Spans, bound_of, ids_of, is_below, wanted_trace
 
 _SCOPE = "watchword"
 _LONGEST_VALUE = 256
@@ -66,7 +66,7 @@ def current_ids() -> dict[str, str]:
     context = trace.get_current_span().get_span_context()
     if not context.is_valid:
         return {}
-    return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
+    return ids_of(context)
 
 
 class KnownTraces(IdGenerator):

@@ -43,6 +43,11 @@ def is_below(trace_id: int, bound: int) -> bool:
     return trace_id & _HALF < bound
 
 
+def ids_of(context: SpanContext | TraceContext) -> dict[str, str]:
+    """Return `trace_id` and `span_id` as log lines have them."""
+    return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
+
+
 class Spans:
     """Makes the spans of one process."""
 
