@@ -22,8 +22,9 @@ from watchword.streams.dev.postgres import EmbeddedPostgres
 
 DATABASE = ROLE = "watchword"
 _STANDBY = "standby"
-_WAL_MIB = 192
-"""Room for what a slow checkpoint and a standby that lags leave behind: only the fault is to fill it."""
+_SMALL_MIB, _WAL_MIB = 64, 192
+"""The disk while it is the fault, and otherwise: room for what a slow checkpoint and a standby that lags leave
+behind, for only the fault is to fill it."""
 _STREAMING_S = 20.0
 _PROMOTION_S = 20.0
 
@@ -59,6 +60,10 @@ class SmallDisk:
         """The file that takes all room."""
         return self.folder / "ballast"
 
+    def shrink(self) -> bool:
+        """Make it the small disk that the fault fills; False while more than that lies on it."""
+        return self._resize(_SMALL_MIB)
+
     def fill(self) -> None:
         """Leave not one block free."""
         with self.ballast.open("wb") as file:
@@ -72,10 +77,15 @@ class SmallDisk:
     def free(self) -> None:
         """Give the room back."""
         self.ballast.unlink(missing_ok=True)
+        self._resize(_WAL_MIB)
 
     def remove(self) -> None:
         """Unmount it."""
         subprocess.run(["/bin/umount", "--lazy", str(self.folder)], check=False)
+
+    def _resize(self, mib: int) -> bool:
+        command = ["/bin/mount", "-o", f"remount,size={mib}m", str(self.folder)]
+        return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
     @staticmethod
     def refusal(folder: Path) -> str | None:
