@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 from cyclopts import Parameter
 
 from watchword.handlers.errors import BadArgument
@@ -74,6 +73,8 @@ async def at_desk(options: Reaching) -> AsyncGenerator[Desk | RemoteDesk]:
 
 
 def _tls(options: Reaching) -> ssl.SSLContext:
+    import httpx  # noqa: PLC0415 - 70 ms that a command at the database need not pay
+
     try:
         context = (
             httpx.create_ssl_context()

@@ -3,9 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Final, cast
-
-import httpx
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from watchword.handlers.errors import (
     BadArgument,
@@ -16,6 +14,9 @@ from watchword.handlers.errors import (
     WatchwordError,
 )
 from watchword.handlers.store.operators import Row
+
+if TYPE_CHECKING:
+    import httpx
 
 _ERRORS: Final[Mapping[int, type[WatchwordError]]] = {
     400: BadArgument,
@@ -37,6 +38,8 @@ class away:  # noqa: N801 - reads as a statement
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Raise `Unavailable` for an error of the connection, `BadArgument` for an address that is none."""
+        import httpx  # noqa: PLC0415 - whoever is at a distance has loaded it
+
         if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
             message = "--server: an address such as https://watchword.example"
             raise BadArgument(message) from None
@@ -45,7 +48,7 @@ class away:  # noqa: N801 - reads as a statement
             raise Unavailable(message) from None
 
 
-def read_answer(answer: httpx.Response) -> Row:
+def read_answer(answer: "httpx.Response") -> Row:
     """Return an answer's content, with the names that rows have; raises the error that it tells of."""
     if not answer.is_success:
         raise error_of(answer)
@@ -60,7 +63,7 @@ def read_answer(answer: httpx.Response) -> Row:
     return _snake({name: value for name, value in values.items() if name != "schemaVersion"})
 
 
-def error_of(answer: httpx.Response) -> WatchwordError:
+def error_of(answer: "httpx.Response") -> WatchwordError:
     """Return the error that an answer tells of."""
     try:
         detail = str(answer.json()["detail"])

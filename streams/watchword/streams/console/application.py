@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from watchword.streams.console.api.operation import PREFIX
+from watchword.streams.console.api import PREFIX
 from watchword.streams.console.api.routes import api_routes
 from watchword.streams.console.office import Office
 from watchword.streams.console.oidc import OpenIdProvider

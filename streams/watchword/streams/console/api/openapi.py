@@ -10,8 +10,9 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
+from watchword.streams.console.api import PREFIX
 from watchword.streams.console.api.catalogue import OPERATIONS
-from watchword.streams.console.api.operation import PREFIX, Given, Nothing, Operation
+from watchword.streams.console.api.operation import Given, Nothing, Operation
 from watchword.streams.console.problems import MEDIA_TYPE, SLUGS, TYPE_PREFIX
 from watchword.streams.result_json import SCHEMA_VERSION, camel
 

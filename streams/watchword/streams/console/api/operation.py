@@ -14,8 +14,6 @@ from watchword.handlers.operators.refusals import Reasons
 from watchword.streams.console.api.shapes import Shape
 from watchword.streams.console.office import Office
 
-PREFIX = "/api/v1"
-
 Short = Annotated[
     str,
     StringConstraints(

@@ -14,9 +14,10 @@ from watchword.handlers.errors import BadArgument, Denied, WatchwordError
 from watchword.handlers.operators.api_tokens import access_by_token, parse_api_token
 from watchword.handlers.operators.certificates import ClientCertificate, access_by_certificate
 from watchword.handlers.operators.desk import Desk
+from watchword.streams.console.api import PREFIX
 from watchword.streams.console.api.catalogue import OPERATIONS
 from watchword.streams.console.api.openapi import openapi_bytes
-from watchword.streams.console.api.operation import PREFIX, Asked, Given, Lines, Operation, Page
+from watchword.streams.console.api.operation import Asked, Given, Lines, Operation, Page
 from watchword.streams.console.api.shapes import Shape
 from watchword.streams.console.client_certificates import certificate_of
 from watchword.streams.console.forms import check_origin
