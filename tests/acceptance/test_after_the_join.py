@@ -2,18 +2,15 @@
 
 import json
 import urllib.request
-from collections.abc import AsyncGenerator, Generator
-from contextlib import ExitStack
+from collections.abc import Generator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from cryptography import x509
 
 from tests.support.folders import server_folder
-from tests.support.postgres import Databases
 from tests.support.sites import Site, configured, joined
 from watchword.streams.dev.kafka import EmbeddedKafka
 
@@ -27,27 +24,14 @@ unsafe_unrestricted_kinds = true
 """
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def dsn(databases: Databases) -> AsyncGenerator[str]:
-    """Give one database to all tests here, as there is one deployment."""
-    async with databases.migrated() as dsn:
-        yield dsn
-
-
 @pytest.fixture(scope="module")
 def site(dsn: str, kafka_broker: EmbeddedKafka) -> Generator[Site]:
     """Give a deployment that is ready, with a tenant in it."""
-    with server_folder("after") as folder, ExitStack() as stack:
+    with server_folder("after") as folder:
         kafka = kafka_broker.bootstrap_servers
         made = Site(folder, configured(folder, dsn, kafka, _NO_MORE))
-        made.prepare()
-        for command in ("signer", "worker", "gateway"):
-            stack.enter_context(made.process(command))
-        for listener in ("signer", "worker", "gateway_health"):
-            made.await_ready(listener)
-        made.run("tenants", "create", "acme")
-        made.run("pools", "create", "acme", "web")
-        yield made
+        with made.serving("signer", "worker", "gateway", pools=["web"]):
+            yield made
 
 
 def token_file(site: Site, name: str, **more: str) -> Path:

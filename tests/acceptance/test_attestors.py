@@ -4,20 +4,17 @@ import asyncio
 import json
 import time
 import urllib.request
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import ExitStack
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from tests.support.certificates import OperatorCa
 from tests.support.cloud_desks import ACCOUNTS, Clouds
 from tests.support.folders import server_folder
 from tests.support.metadata import Asked, Aws, Said, serving
-from tests.support.postgres import Databases
 from tests.support.sites import READY_S, Site, configured, joined, until_said
 from watchword.handlers.attestors.cloud_iid.prover import CloudIidProver, Provider
 from watchword.handlers.attestors.image.evidence import parse_image
@@ -56,13 +53,6 @@ def operators_ca() -> OperatorCa:
     return OperatorCa()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def dsn(databases: Databases) -> AsyncGenerator[str]:
-    """Give one database to all tests here, as there is one deployment."""
-    async with databases.migrated() as dsn:
-        yield dsn
-
-
 @pytest.fixture(scope="module")
 def clouds(tmp_path_factory: pytest.TempPathFactory) -> Clouds:
     """Give three clouds, whose anchors the worker has."""
@@ -74,21 +64,15 @@ def site(
     dsn: str, kafka_broker: EmbeddedKafka, operators_ca: OperatorCa, clouds: Clouds
 ) -> Generator[Site]:
     """Give a deployment that is ready, with a tenant in it."""
-    with server_folder("accept") as folder, ExitStack() as stack:
+    with server_folder("accept") as folder:
         kafka = kafka_broker.bootstrap_servers
         made = Site(folder, configured(folder, dsn, kafka, _ATTESTORS, anchors=clouds.folder.path))
         (folder / "operators-ca.pem").write_bytes(
             operators_ca.certificate.public_bytes(Encoding.PEM)
         )
-        made.prepare()
-        for command in ("signer", "worker", "gateway"):
-            stack.enter_context(made.process(command))
-        for listener in ("signer", "worker", "gateway_health"):
-            made.await_ready(listener)
-        made.run("tenants", "create", "acme")
-        made.run("pools", "create", "acme", "gpu")
-        made.run("sites", "create", "acme", "berlin")
-        yield made
+        with made.serving("signer", "worker", "gateway", pools=["gpu"]):
+            made.run("sites", "create", "acme", "berlin")
+            yield made
 
 
 def _node(site: Site, shown: dict[str, Any]) -> dict[str, Any]:

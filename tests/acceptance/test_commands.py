@@ -5,15 +5,13 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import AsyncGenerator, Generator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.support.folders import ROOT, server_folder
-from tests.support.postgres import Databases
 from tests.support.sites import READY_S, Site, configured
 from watchword.schemas.topics import NODE_EVENTS
 from watchword.streams.dev.kafka import EmbeddedKafka
@@ -28,27 +26,14 @@ _HANDLER = """\
 """
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def dsn(databases: Databases) -> AsyncGenerator[str]:
-    """Give one database to all tests here, as there is one deployment."""
-    async with databases.migrated() as dsn:
-        yield dsn
-
-
 @pytest.fixture(scope="module")
 def site(dsn: str, kafka_broker: EmbeddedKafka) -> Generator[Site]:
     """Give a deployment that is ready, with a relay and a tenant in it."""
-    with server_folder("told") as folder, ExitStack() as stack:
+    with server_folder("told") as folder:
         kafka = kafka_broker.bootstrap_servers
         made = Site(folder, configured(folder, dsn, kafka, "[relay]\nhealth_port = 0\n"))
-        made.prepare()
-        for command in ("signer", "worker", "gateway", "relay"):
-            stack.enter_context(made.process(command))
-        for listener in ("signer", "worker", "gateway_health"):
-            made.await_ready(listener)
-        made.run("tenants", "create", "acme")
-        made.run("pools", "create", "acme", "gpu")
-        yield made
+        with made.serving("signer", "worker", "gateway", "relay", pools=["gpu"]):
+            yield made
 
 
 class Machine:

@@ -1,20 +1,17 @@
 """A deployment whose CA key is in a hardware module: it joins, revokes, and outlives the module's absence."""
 
 import time
-from collections.abc import AsyncGenerator, Generator
-from contextlib import ExitStack
+from collections.abc import Generator
 from dataclasses import dataclass
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-import pytest_asyncio
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.support import softhsm
 from tests.support.folders import server_folder
-from tests.support.postgres import Databases
 from tests.support.sites import Site, configured, joined
 from tests.support.softhsm import SoftHsm, needs_softhsm
 from watchword.streams.dev.kafka import EmbeddedKafka
@@ -33,31 +30,18 @@ class HardwareSite(Site):
         return super().environment(SOFTHSM2_CONF=str(self.hsm.conf), **more)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def dsn(databases: Databases) -> AsyncGenerator[str]:
-    """Give one database to all tests here, as there is one deployment."""
-    needs_softhsm()
-    async with databases.migrated() as dsn:
-        yield dsn
-
-
 @pytest.fixture(scope="module")
 def site(dsn: str, kafka_broker: EmbeddedKafka) -> Generator[HardwareSite]:
     """Give a deployment whose first CA is a file, and whose second is in the module."""
-    with server_folder("hsm") as folder, ExitStack() as stack:
+    needs_softhsm()
+    with server_folder("hsm") as folder:
         hsm = softhsm.made(folder / "hsm")
         ports = configured(folder, dsn, kafka_broker.bootstrap_servers, "")
         config = folder / "config.toml"
         config.write_text(config.read_text().replace("[signer]\n", f"[signer]\n{hsm.settings}"))
         site = HardwareSite(folder, ports, hsm)
-        site.prepare()
-        for command in ("signer", "worker", "gateway"):
-            stack.enter_context(site.process(command))
-        for listener in ("signer", "worker", "gateway_health"):
-            site.await_ready(listener)
-        site.run("tenants", "create", "acme")
-        site.run("pools", "create", "acme", "default")
-        yield site
+        with site.serving("signer", "worker", "gateway", pools=["default"]):
+            yield site
 
 
 def certificate(site: Site, name: str) -> x509.Certificate:

@@ -3,45 +3,29 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import ExitStack
+from collections.abc import Callable, Generator
 from typing import Any
 from urllib.request import urlopen
 
 import pytest
-import pytest_asyncio
 
 from tests.faults.judge.documents import body_of
 from tests.faults.judge.topics import NODE_EVENTS, Record, read_topic
 from tests.support.folders import server_folder
-from tests.support.postgres import Databases
 from tests.support.sites import READY_S, Site, configured, joined
 from watchword.streams.dev.kafka import EmbeddedKafka
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.timeout(600)]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def dsn(databases: Databases) -> AsyncGenerator[str]:
-    """Give one database to all tests here, as there is one deployment."""
-    async with databases.migrated() as dsn:
-        yield dsn
-
-
 @pytest.fixture(scope="module")
 def site(dsn: str, kafka_broker: EmbeddedKafka) -> Generator[Site]:
     """Give a deployment that is ready, with a relay and a tenant in it."""
-    with server_folder("rotated") as folder, ExitStack() as stack:
+    with server_folder("rotated") as folder:
         kafka = kafka_broker.bootstrap_servers
         made = Site(folder, configured(folder, dsn, kafka, "[relay]\nhealth_port = 0\n"))
-        made.prepare()
-        for command in ("signer", "worker", "gateway", "relay"):
-            stack.enter_context(made.process(command))
-        for listener in ("signer", "worker", "gateway_health"):
-            made.await_ready(listener)
-        made.run("tenants", "create", "acme")
-        made.run("pools", "create", "acme", "web")
-        yield made
+        with made.serving("signer", "worker", "gateway", "relay", pools=["web"]):
+            yield made
 
 
 class Offline(Site):

@@ -1,15 +1,12 @@
 """A simulated fleet against a real deployment: by the gateway and straight, with an attestor of its own."""
 
 import json
-from collections.abc import AsyncGenerator, Generator
-from contextlib import ExitStack
+from collections.abc import Generator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.support.folders import server_folder
-from tests.support.postgres import Databases
 from tests.support.sites import Site, configured
 from tests.support.swtpm import needs_swtpm
 from watchword.streams.dev.kafka import EmbeddedKafka
@@ -34,30 +31,19 @@ kinds = ["diag.ping"]
 _NODES = 60
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def dsn(databases: Databases) -> AsyncGenerator[str]:
-    """Give one database to all tests here."""
-    async with databases.migrated() as dsn:
-        yield dsn
-
-
 @pytest.fixture(scope="module")
 def site(dsn: str, kafka_broker: EmbeddedKafka) -> Generator[Site]:
     """Give a deployment whose workers know the simulation's key, as an operator would have them."""
-    with server_folder("sim") as folder, ExitStack() as stack:
+    with server_folder("sim") as folder:
         site = Site(folder, configured(folder, dsn, kafka_broker.bootstrap_servers, _ATTESTORS))
         config = folder / "config.toml"
         config.write_text(
             config.read_text().replace("[gateway]\n", "[gateway]\nrequests_per_address = 100000\n")
         )
         make_key(folder / "signing.pem", folder / "public.pem")
-        site.prepare()
         variables = {VARIABLE: str(folder / "public.pem")}
-        for command in ("signer", "worker", "gateway"):
-            stack.enter_context(site.process(command, **variables))
-        for listener in ("signer", "worker", "gateway_health"):
-            site.await_ready(listener)
-        yield site
+        with site.serving("signer", "worker", "gateway", **variables):
+            yield site
 
 
 def simulated(site: Site, *arguments: str, code: int = 0) -> tuple[list[dict[str, Any]], str]:

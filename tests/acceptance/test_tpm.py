@@ -3,17 +3,15 @@
 import json
 import os
 import subprocess
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import Generator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from cryptography import x509
 
 from tests.support.folders import server_folder
-from tests.support.postgres import Databases
 from tests.support.sites import Site, configured, joined, until_said
 from tests.support.swtpm import SoftwareTpm, made, needs_swtpm
 from watchword.streams.dev.kafka import EmbeddedKafka
@@ -64,17 +62,10 @@ class TpmSite(Site):
         self.await_ready("worker")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def dsn(databases: Databases) -> AsyncGenerator[str]:
-    """Give one database to all tests here, as there is one deployment."""
-    needs_swtpm()
-    async with databases.migrated() as dsn:
-        yield dsn
-
-
 @pytest.fixture(scope="module")
 def site(dsn: str, kafka_broker: EmbeddedKafka) -> Generator[TpmSite]:
     """Give a deployment that is ready, and a TPM that is on."""
+    needs_swtpm()
     with server_folder("tpm") as folder, ExitStack() as stack:
         (folder / "chip").mkdir()
         tpm = made(folder / "chip")
@@ -84,16 +75,9 @@ def site(dsn: str, kafka_broker: EmbeddedKafka) -> Generator[TpmSite]:
         kafka = kafka_broker.bootstrap_servers
         site = TpmSite(folder, configured(folder, dsn, kafka, _ATTESTORS), tpm)
         stack.enter_context(tpm.running())
-        site.prepare()
-        for command in ("signer", "gateway"):
-            stack.enter_context(site.process(command))
-        site.await_ready("signer")
+        stack.enter_context(site.serving("signer", "gateway", pools=["gpu", "lobby"]))
         stack.callback(_end, site)
         site.start_worker("first")
-        site.await_ready("gateway_health")
-        site.run("tenants", "create", "acme")
-        for pool in ("gpu", "lobby"):
-            site.run("pools", "create", "acme", pool)
         _set_policy(site)
         yield site
 

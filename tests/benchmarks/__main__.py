@@ -59,7 +59,9 @@ async def run(names: Sequence[str], options: Options) -> list[Measure]:
             found += await ROWS[name](bench)
             floor.measure()
         print("\n".join(f"# {note}" for note in bench.notes))
-    print(f"# floor alone: {', '.join(f'{us:.0f}' for us in floor.quiet)} µs; {_load()}\n")
+    print(
+        f"# floor alone: {', '.join(f'{us:.0f}' for us in floor.quiet)} µs; {results.load_averages()}\n"
+    )
     print(results.table(found))
     return found
 
@@ -68,7 +70,7 @@ async def _say_conditions(host: Servers) -> None:
     settings = {name: (await host.query(f"SHOW {name}"))[0][0] for name in _POSTGRES}
     print(
         f"# {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores, {platform.machine()}, "
-        f"Python {platform.python_version()}, cryptography {version('cryptography')}; {_load()}"
+        f"Python {platform.python_version()}, cryptography {version('cryptography')}; {results.load_averages()}"
     )
     print("# PostgreSQL: " + ", ".join(f"{name} {value}" for name, value in settings.items()))
     print(
@@ -80,10 +82,6 @@ async def _say_conditions(host: Servers) -> None:
     print(
         "# answers are counted on arrival by a reader of its own, and every one is verified afterwards"
     )
-
-
-def _load() -> str:
-    return "load averages " + ", ".join(f"{load:.2f}" for load in os.getloadavg())
 
 
 def _progress(text: str) -> None:

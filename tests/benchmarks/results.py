@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import ge, le
@@ -74,6 +75,11 @@ class Measure:
             "floor": None if self.floor is None else round(self.floor, 3),
             "ratio": None if ratio is None else round(ratio, 3),
         }
+
+
+def load_averages() -> str:
+    """Return how busy the machine is, for a figure means little without it."""
+    return "load averages " + ", ".join(f"{load:.2f}" for load in os.getloadavg())
 
 
 def write(measures: Sequence[Measure], path: Path) -> None:

@@ -7,9 +7,9 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ READY_S = 90.0
 
 _CLI = (sys.executable, "-m", "watchword.streams.cli")
 _LISTENERS = ("signer", "worker", "gateway", "gateway_health")
+_READY_AT = {"signer": "signer", "worker": "worker", "gateway": "gateway_health"}
+"""Who tells whether a process is ready; the others are not asked."""
 _CONFIG = """\
 [deployment]
 trust_domain = "{domain}.example"
@@ -159,6 +161,24 @@ class Site:
                 assert process.wait(30) == 0, log.read_text()
             finally:
                 process.kill()
+
+    @contextmanager
+    def serving(
+        self, *commands: str, pools: Sequence[str] = (), **environment: str
+    ) -> Generator[None]:
+        """Have a deployment that is ready, with these processes, and with pools of a tenant `acme`, if it is to have any."""
+        self.prepare()
+        with ExitStack() as processes:
+            for command in commands:
+                processes.enter_context(self.process(command, **environment))
+            for command in commands:
+                if (listener := _READY_AT.get(command)) is not None:
+                    self.await_ready(listener)
+            if pools:
+                self.run("tenants", "create", "acme")
+            for pool in pools:
+                self.run("pools", "create", "acme", pool)
+            yield
 
     def await_ready(self, listener: str) -> None:
         """Return when who listens there says that it is ready."""

@@ -44,7 +44,7 @@ async def run(names: Sequence[str], options: Options) -> list[Measure]:
     async with servers() as host:
         print(
             f"# {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores, {platform.machine()}, "
-            f"Python {platform.python_version()}; {_load()}; {' '.join(names)}"
+            f"Python {platform.python_version()}; {results.load_averages()}; {' '.join(names)}"
         )
         bench = Bench(options, host, floor)
         single: dict[str, float] = {}
@@ -61,13 +61,11 @@ async def run(names: Sequence[str], options: Options) -> list[Measure]:
                 found += measures
             floor.measure()
         print("\n".join(f"# {note}" for note in bench.notes))
-    print(f"# floor alone: {', '.join(f'{us:.0f}' for us in floor.quiet)} µs; {_load()}\n")
+    print(
+        f"# floor alone: {', '.join(f'{us:.0f}' for us in floor.quiet)} µs; {results.load_averages()}\n"
+    )
     print(results.table(found))
     return found
-
-
-def _load() -> str:
-    return "load averages " + ", ".join(f"{load:.2f}" for load in os.getloadavg())
 
 
 def main(given: Sequence[str]) -> int:

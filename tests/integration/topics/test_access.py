@@ -193,6 +193,35 @@ async def test_what_an_operator_allowed_besides_stays_and_is_told(secured: Login
 
 
 @pytest.mark.asyncio(loop_scope="module")
+async def test_who_floods_straight_on_kafka_is_slowed_down_and_nobody_else(secured: Login) -> None:
+    """The topic is first come, first served: only the broker can keep one machine from filling it before all others."""
+    flood = Batch([bytes(60_000)]).raw
+    async with (
+        client_of(secured.connection("agent")) as agent,
+        client_of(secured.connection("gateway")) as gateway,
+    ):
+        held_for_ms = 0
+        for _ in range(100):  # six megabytes, at 64 KiB/s
+            held_for_ms = await _written(agent, flood)
+            if held_for_ms:
+                break
+        beside_ms = await _written(gateway, Batch([b"x"]).raw)
+
+    assert held_for_ms > 0
+    assert beside_ms == 0
+
+
+async def _written(client: Any, records: bytes) -> int:  # noqa: ANN401 - aiokafka has few annotations
+    """Write to the topic of requests, and return for how long the broker listens to this client no more: milliseconds."""
+    answer = await client._send_request(
+        ProduceRequest(None, -1, 10_000, [(JOIN_REQUESTS, [(0, records)])])
+    )
+    assert _allowed(answer.topics) == {JOIN_REQUESTS}
+    held_ms: int = answer.throttle_time_ms
+    return held_ms
+
+
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_quota_is_set_and_changed(secured: Login) -> None:
     """A machine that floods slows itself down, and nobody else."""
     inside = KafkaConnection(secured._broker.internal_bootstrap_servers)

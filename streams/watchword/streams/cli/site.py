@@ -24,6 +24,7 @@ from watchword.handlers.crypto.jws import JwsSigner
 from watchword.handlers.crypto.private_files import read_private, write_new
 from watchword.handlers.errors import BadArgument, Conflict
 from watchword.handlers.hardware_ids import canonical_mac, identifies, identifying_uuid
+from watchword.streams.cli.digests import typed_digest
 from watchword.streams.cli.durations import duration
 from watchword.streams.cli.options import SHOWN, Shown
 from watchword.streams.cli.output import show_one
@@ -34,8 +35,6 @@ app.command(
     name="keys",
     help="Keys of sites' agents, as operators see them.",
 )
-
-_DIGEST_BYTES = 32
 
 
 @app.command
@@ -102,7 +101,7 @@ def assert_(
     token = sign_assertion(
         signer,
         site=site,
-        csr_sha256=_digest(csr_sha256),
+        csr_sha256=typed_digest(csr_sha256),
         macs=mac,
         product_uuid=product_uuid,
         bmc=bmc,
@@ -120,14 +119,3 @@ def _private(path: Path) -> Ed25519PrivateKey:
         message = f"{path} holds no Ed25519 private key in PEM"
         raise BadArgument(message)
     return key
-
-
-def _digest(text: str) -> bytes:
-    try:
-        digest = bytes.fromhex(text)
-    except ValueError:
-        digest = b""
-    if len(digest) != _DIGEST_BYTES:
-        message = "--csr-sha256: 64 hexadecimal digits"
-        raise BadArgument(message)
-    return digest
