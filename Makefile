@@ -17,7 +17,7 @@ COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --upgrade --g
   --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv tpm pkcs11 run demo test check vectors bench scale cases fuzz faults soak guards docs wheel sbom licences audit fix lock clean
+.PHONY: help venv tpm pkcs11 run demo test check mypy pyright vectors bench scale cases fuzz faults soak guards docs wheel sbom licences audit fix lock clean
 
 help: ## list the commands
 	@sed -nE 's/^([a-z0-9]+):[^#]*## (.*)$$/\1|\2/p' $(MAKEFILE_LIST) \
@@ -61,9 +61,15 @@ test: $(STAMP) ## all tests but benchmarks and faults; ARGS= goes to pytest
 check: $(STAMP) ## formatting, lint, types, and who may import whom
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy schemas handlers streams tests
-	$(BIN)/pyright
+	$(MAKE) --jobs=2 mypy pyright
 	$(BIN)/lint-imports
+
+# Both use one processor.
+mypy: $(STAMP)
+	$(BIN)/mypy schemas handlers streams tests
+
+pyright: $(STAMP)
+	$(BIN)/pyright
 
 vectors: $(STAMP) ## the real evidence of ../shared/vectors alone; ARGS="--kind tpm-quote"
 	$(BIN)/python -m tests.vectors $(ARGS)
