@@ -165,6 +165,8 @@ async def _watching(deployed: Deployment, waits: list[int]) -> AsyncGenerator[No
         watching.cancel()
         await asyncio.wait({watching})
         connection.terminate()
+        if not watching.cancelled():
+            watching.result()  # whoever looks no more has seen no wait
 
 
 def _plugin(bench: Bench) -> dict[str, str]:
