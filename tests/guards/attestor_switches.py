@@ -11,7 +11,7 @@ from watchword.handlers.attestors.x509pop import chain
 from watchword.handlers.attestors.x509pop import verifier as x509pop
 from watchword.handlers.crypto import jws
 from watchword.handlers.errors import SignatureBroken
-from watchword.handlers.join import attempts, concluding, deciding, patience
+from watchword.handlers.join import attempts, concluding, deciding, lane, patience
 from watchword.handlers.store import joins, plugin_migrations
 
 
@@ -182,6 +182,15 @@ def attestors_never_rest() -> None:
     _replace(patience.Patience, "rests", rests)
 
 
+def stalls_are_the_authors() -> None:
+    """Take every statement that was cut off for a slow one."""
+
+    async def answered(_: object) -> None:
+        return
+
+    _replace(lane.LaneTransaction, "answered", answered)
+
+
 def every_verification_has_a_place() -> None:
     """Run as many verifications of an attestor as there are."""
 
@@ -226,6 +235,7 @@ ATTESTOR_SWITCHES: dict[str, Callable[[], None]] = {
         suspects_are_judged_together,
         suspicion_stays,
         attestors_never_rest,
+        stalls_are_the_authors,
         every_verification_has_a_place,
         attestors_are_taken_as_they_are,
         migrations_make_what_they_like,

@@ -342,6 +342,12 @@ GUARDS: tuple[Guard, ...] = (
         "tests/unit/handlers/join/test_patience.py::test_five_in_a_row_and_only_in_a_row_rest_the_attestor",
     ),
     Guard(
+        "a stall is no author's",
+        "1",
+        "stalls_are_the_authors",
+        "tests/integration/join/test_stalls.py::test_author_is_not_blamed_for_an_own_statement_that_stalls",
+    ),
+    Guard(
         "an attestor's own bound",
         "1",
         "every_verification_has_a_place",

@@ -27,7 +27,6 @@ from watchword.handlers.attestor import (
     JoinContext,
     NobodyElse,
     OtherProofs,
-    RawTransaction,
     Staged,
     is_digest,
 )
@@ -60,6 +59,7 @@ from watchword.handlers.join.issuing import Validity, certify
 from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.patience import Patience, Work
 from watchword.handlers.join.policy import JoinPolicy
+from watchword.handlers.join.ports import Lane
 from watchword.handlers.join.proving import NoWord, Proving
 from watchword.handlers.join.reading import Anchors, Bindings, Nodes, Requests, Tokens
 from watchword.handlers.join.renewing import Renewals
@@ -126,7 +126,7 @@ class Judge:
         look: Look,
         loader: Loader,
         *,
-        tx: RawTransaction | None = None,
+        tx: Lane | None = None,
     ) -> None:
         """Set the judgement of every candidate that has none, and order certificates; `tx` is the lane's.
 
@@ -143,7 +143,7 @@ class Judge:
         look: Look,
         loader: Loader,
         *,
-        tx: RawTransaction | None = None,
+        tx: Lane | None = None,
     ) -> list[Candidate]:
         """Set the judgement of every candidate that has none, without a certificate; return those that may get one.
 
@@ -223,7 +223,7 @@ class Judge:
         asked: Sequence[tuple[Candidate, Registered, Evidence]],
         now: datetime,
         loader: Loader,
-        tx: RawTransaction | None,
+        tx: Lane | None,
     ) -> None:
         """Set the judgement of every candidate whose attestor is to be asked."""
         asking: list[Candidate] = []
@@ -240,9 +240,7 @@ class Judge:
                 work = self.tracing.judging(candidate, work)
             asking.append(candidate)
             works.append((attestor, work))
-        found = await self._patience.run(
-            works, now, in_transaction=tx is not None, waits_for=loader.waits_for
-        )
+        found = await self._patience.run(works, now, lane=tx, waits_for=loader.waits_for)
         if loader.failure is not None:
             # Also if a verifier has caught it: what it made of a read that failed is no verdict.
             raise loader.failure
@@ -334,7 +332,7 @@ class Judge:
         now: datetime,
         loader: Loader,
         others: OtherProofs | None = None,
-        tx: RawTransaction | None = None,
+        tx: Lane | None = None,
     ) -> JoinContext:
         """Return what a verifier of a candidate may know and do."""
         request, csr = candidate.request, candidate.csr

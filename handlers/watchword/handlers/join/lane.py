@@ -6,14 +6,14 @@ author (`catalog.author_role`), and only they: without that role none runs. This
 not malice: an attestor's code can do all that a worker can.
 """
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from watchword.handlers.attestor import RawTransaction
 from watchword.handlers.definition import author_role, brings_sql
-from watchword.handlers.errors import StoreRejected, Unavailable
+from watchword.handlers.errors import StoreRejected, StoreUnavailable, Unavailable
 from watchword.handlers.join.candidate import (
     Admit,
     Again,
@@ -40,14 +40,19 @@ _ALLOWED = re.compile(
 )
 
 
+_ANSWER_SECONDS = 1.0
+"""A statement that was cut off is cancelled at once by a PostgreSQL that is there, be it ever so slow."""
+
+
 class LaneTransaction:
-    """Implements `attestor.RawTransaction`: one statement a call, no transaction or role control."""
+    """Implements `ports.Lane`: one statement a call, no transaction or role control."""
 
     def __init__(self, session: Raw, role: str) -> None:
         """Speak through the lane's session, with the author's role."""
         self._session = session
         self._role = role
         self._is_closed = False
+        self._was_cut_off = False
         self.failed = False
         """Whether a statement went wrong, whatever the author has made of it."""
         self.away: Unavailable | None = None
@@ -56,6 +61,23 @@ class LaneTransaction:
     def close(self) -> None:
         """Take no statement any more: the verifier has returned."""
         self._is_closed = True
+
+    async def answered(self) -> None:
+        """See `ports.Lane`."""
+        if not self._was_cut_off:
+            return
+        self._was_cut_off = False
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await self._session.transaction_id()
+        except TimeoutError:
+            message = "a statement cannot even be cancelled"
+            self.away = StoreUnavailable(message)
+            raise self.away from None
+        except (StoreRejected, Unavailable):
+            # The transaction is aborted, and PostgreSQL is there to say so. If the connection is gone,
+            # the next statement meets that.
+            return
 
     async def fetch(self, statement: str, *arguments: object) -> Sequence[Any]:
         """Return the rows."""
@@ -87,7 +109,8 @@ class LaneTransaction:
                 self.away = error
             self.failed = True
             raise
-        except BaseException:
+        except BaseException as error:
+            self._was_cut_off = self._was_cut_off or isinstance(error, asyncio.CancelledError)
             # PostgreSQL has aborted the transaction, also if the author gave up waiting: whatever
             # they make of it, no admission.
             self.failed = True
@@ -190,24 +213,26 @@ async def _in_transaction(
 
 
 async def verify_in(
-    candidate: Candidate, session: Raw, ask: Callable[[RawTransaction], Awaitable[object]]
+    candidate: Candidate, session: Raw, ask: Callable[[LaneTransaction], Awaitable[object]]
 ) -> None:
     """Let `ask` judge inside a transaction; what the author's statements broke is never an admission.
 
     Raises:
-        StoreUnavailable, StoreRejected: a read of ours failed.
+        StoreUnavailable, StoreRejected: a read of ours failed, or PostgreSQL stalls.
     """
     before = await session.transaction_id()
     transaction = LaneTransaction(session, author_role(candidate.attestor or JOIN))
     try:
         await ask(transaction)
     except (Unavailable, StoreRejected):
+        await transaction.answered()
         # In a transaction that the author has broken every read fails: trying again helps nobody.
         if transaction.away is not None or not transaction.failed:
             raise
         candidate.judgement = Broken("its own statement failed")
     finally:
         transaction.close()
+    await transaction.answered()
     if transaction.away is not None:
         raise transaction.away
     if transaction.failed:

@@ -9,6 +9,7 @@ import structlog
 
 from watchword.handlers.errors import StoreUnavailable
 from watchword.handlers.join.candidate import Broken, Judgement
+from watchword.handlers.join.ports import Lane
 
 _log = structlog.get_logger(__name__)
 
@@ -61,7 +62,7 @@ class Patience:
         works: Sequence[tuple[str, Work]],
         now: datetime,
         *,
-        in_transaction: bool,
+        lane: Lane | None,
         waits_for: Callable[[], float],
     ) -> list[Judgement]:
         """Run all together and return their judgements in order; all have ended on return.
@@ -69,14 +70,15 @@ class Patience:
         A work is an attestor's id and a coroutine; what the coroutine raises is raised here. One that
         was late is `Broken`, whatever it came to while it was cancelled: it may have skipped a check. So is one
         that had to wait for a place and did not end in time; but its attestor is not blamed for that.
-        `waits_for` says for how many seconds the query that runs for them has been running.
+        `waits_for` says for how many seconds the query that runs for them has been running, `lane` is the
+        transaction in which they verify.
 
         Raises:
             StoreUnavailable: some are late because PostgreSQL is: it stalls, and nobody else is to blame.
         """
         if not works:
             return []
-        seconds = min(self._seconds, LANE_SECONDS) if in_transaction else self._seconds
+        seconds = min(self._seconds, LANE_SECONDS) if lane is not None else self._seconds
         waited: set[int] = set()
         tasks = [
             asyncio.create_task(self._in_place(attestor, work, nth, waited), name=_TASK + attestor)
@@ -102,6 +104,8 @@ class Patience:
                         _forget(task)
                     else:
                         task.add_done_callback(_forget)
+        if late and lane is not None:
+            await lane.answered()
         found: list[Judgement] = []
         for nth, ((attestor, _), task) in enumerate(zip(works, tasks, strict=True)):
             if task in late and nth in waited:

@@ -17,7 +17,7 @@ from watchword.handlers.anchors import (
     TpmEndorsement,
     TpmPolicy,
 )
-from watchword.handlers.attestor import Token
+from watchword.handlers.attestor import RawTransaction, Token
 from watchword.handlers.join.rows import (
     AdmittedCsr,
     Bucket,
@@ -125,6 +125,18 @@ class Raw(Protocol):
         self, statement: str, arguments: Sequence[object], *, role: str, rows: bool
     ) -> Any:  # noqa: ANN401 - what the author's statement returns
         """Run an attestor author's statement."""
+        ...
+
+
+class Lane(RawTransaction, Protocol):
+    """The transaction of an attestor that brings its own SQL, while it verifies."""
+
+    async def answered(self) -> None:
+        """Return once PostgreSQL has answered whoever was cut off in a statement; at once, if nobody was.
+
+        Raises:
+            StoreUnavailable: it does not answer either: it stalls, and the statement is not to blame.
+        """
         ...
 
 

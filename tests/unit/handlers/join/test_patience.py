@@ -47,7 +47,7 @@ async def cancels_itself() -> Judgement:
 
 async def run(patience: Patience, *works: Coroutine[Any, Any, Judgement], now: datetime = NOW) -> list[Judgement]:  # fmt: skip
     return await patience.run(
-        [("acme", work) for work in works], now, in_transaction=False, waits_for=lambda: 0.0
+        [("acme", work) for work in works], now, lane=None, waits_for=lambda: 0.0
     )
 
 
