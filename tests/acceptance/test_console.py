@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, Route, expect
 
-from tests.support.browser import barriers, browsing, complaints, needs_chromium, overflow
+from tests.support.browser import barriers, browsing, complaints, cut, needs_chromium, overflow
 from tests.support.console_process import HOSTILE, OWN_KIND, Running, furnish, running_console
 from tests.support.folders import ROOT
 from tests.support.postgres import Databases
@@ -28,6 +28,7 @@ pytestmark = [
 
 PICTURES = ROOT / "build" / "console"
 WIDTHS = {1280: 900, 390: 844}
+LONG_NAME = "maximiliane.oberhauser-weissenbach@operations.example"
 
 Visit = Callable[..., Awaitable[Page]]
 
@@ -90,7 +91,7 @@ async def test_every_page_can_be_read_by_everybody(
     console: Running, furnished: dict[str, str], visit: Visit, theme: str, width: int
 ) -> None:
     """On a telephone at night, with a keyboard, by ear: whoever is on call must be able to work."""
-    page = await visit(theme=theme, width=width)
+    page = await visit(theme=theme, width=width, who=LONG_NAME)
     said = complaints(page)
     PICTURES.mkdir(parents=True, exist_ok=True)
     pages = {
@@ -103,6 +104,7 @@ async def test_every_page_can_be_read_by_everybody(
         "command": f"/commands/{furnished['command']}",
         "refusals": "/refusals",
         "refusals-grouped": "/refusals?group=reason",
+        "refusals-by-key": "/refusals?group=hardware-key",
         "refusal": f"/refusals/{furnished['refusal']}",
         "attestors": "/attestors",
         "tokens": "/tokens",
@@ -114,7 +116,7 @@ async def test_every_page_can_be_read_by_everybody(
     for name, path in pages.items():
         await page.goto(path)
         await page.screenshot(path=PICTURES / f"{name}-{theme}-{width}.png", full_page=True)
-        found[name] = await barriers(page)
+        found[name] = await barriers(page) + await cut(page)
         if by := await overflow(page):
             found[name].append(f"wider than the window by {by}")
     await page.context.clear_cookies()
@@ -306,6 +308,7 @@ async def test_a_token_is_made_shown_once_and_revoked(console: Running, visit: V
     secret = page.get_by_label("The token")
     await secret.wait_for()
     text = await secret.input_value()
+    assert await secret.evaluate("input => input.scrollWidth <= input.clientWidth")
     await page.goto("/tokens")
     assert text.rpartition(".")[2] not in await page.content()
     name = text.split(".")[1]

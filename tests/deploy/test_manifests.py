@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import jsonschema
 import kubernetes_validate
@@ -18,9 +19,12 @@ import yaml
 from tests.support.exported import DEPLOY
 from tests.support.folders import ROOT
 from tests.support.writable import declared
+from watchword.handlers.store.connection import Database
 from watchword.schemas.topics import JOIN_REQUESTS, TOPICS
 from watchword.streams.cli.main import make_app
+from watchword.streams.console.office import Office
 from watchword.streams.settings import Settings, load
+from watchword.streams.wiring.console import console_options
 
 FOLDER = DEPLOY / "kubernetes"
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -28,6 +32,7 @@ KUBERNETES = "1.31"
 """The oldest that the manifests are for."""
 
 IMAGE_USER = "65532"
+SECRETS = "/run/secrets/watchword/"
 WEAK_FIELDS = ("hostNetwork", "hostPID", "hostIPC", "privileged", "hostPath")
 
 Manifest = dict[str, Any]
@@ -139,27 +144,7 @@ def test_a_role_takes_the_configuration_that_it_is_given(
     """A process that refuses its configuration restarts for ever."""
     if container["name"].startswith("unpack"):
         return
-    maps = {
-        found["metadata"]["name"]: found["data"]
-        for _, found in manifests()
-        if found["kind"] == "ConfigMap"
-    }
-    file = tmp_path / "config.toml"
-    file.write_text(maps["watchword"]["config.toml"])
-    environment: dict[str, str] = {}
-    for source in container.get("envFrom", ()):
-        environment |= maps[source["configMapRef"]["name"]]
-    for variable in container.get("env", ()):
-        environment[variable["name"]] = variable.get("value", "watchword-worker-0")
-    mounted = {one["name"] for one in container["volumeMounts"]}
-    secrets = _secret_of(pod) if "secrets" in mounted else set[str]()
-    for name, value in environment.items():
-        if value.startswith("/run/secrets/watchword/"):
-            path = tmp_path / Path(value).name
-            assert path.name in secrets, f"{name}: the role's secret has no {path.name}"
-            path.write_text("postgresql://watchword@db/watchword" if "url" in path.name else "x")
-            environment[name] = str(path)
-    settings = load(file=file, environment=environment).settings
+    settings, secrets = given(pod, container, tmp_path)
     assert settings.signer.allowed_uids == (int(IMAGE_USER),)
     assert (settings.database.url is not None) == ("database.url" in secrets)
     assert (settings.kafka.bootstrap_servers is not None) == ("kafka.password" in secrets)
@@ -167,6 +152,36 @@ def test_a_role_takes_the_configuration_that_it_is_given(
         section = getattr(settings, container["name"])
         known = {"health": "health_port", "signer-health": "health_port", "http": "port"}
         assert port["containerPort"] == getattr(section, known[port["name"]])
+
+
+def given(pod: Manifest, container: Manifest, folder: Path) -> tuple[Settings, set[str]]:
+    """Return the settings of a role that has what its manifest gives it, and the keys of its secret."""
+    mounted = {one["name"] for one in container["volumeMounts"]}
+    secrets = _secret_of(pod) if "secrets" in mounted else set[str]()
+    for key in secrets:
+        content = "postgresql://watchword@db/watchword" if key == "database.url" else "x" * 48
+        (folder / key).write_text(content)
+    maps = config_maps()
+    file = folder / "config.toml"
+    file.write_text(maps["watchword"]["config.toml"].replace(SECRETS, f"{folder}/"))
+    environment: dict[str, str] = {}
+    for source in container.get("envFrom", ()):
+        environment |= maps[source["configMapRef"]["name"]]
+    for variable in container.get("env", ()):
+        environment[variable["name"]] = variable.get("value", "watchword-worker-0")
+    environment = {
+        name: value.replace(SECRETS, f"{folder}/") for name, value in environment.items()
+    }
+    return load(file=file, environment=environment).settings, secrets
+
+
+def config_maps() -> dict[str, dict[str, str]]:
+    """Return what each ConfigMap has."""
+    return {
+        found["metadata"]["name"]: found["data"]
+        for _, found in manifests()
+        if found["kind"] == "ConfigMap"
+    }
 
 
 def _secret_of(pod: Manifest) -> set[str]:
@@ -230,19 +245,125 @@ def test_a_role_has_a_network_policy_and_a_disruption_budget(found: Manifest) ->
         assert {"matchLabels": labels} in chosen, kind
 
 
+def rules_of(pod: Manifest, direction: str) -> list[Manifest]:
+    """Return what the network policies that choose a pod let through."""
+    labels = pod["metadata"]["labels"]
+    return [
+        rule
+        for _, found in manifests()
+        if found["kind"] == "NetworkPolicy" and _chooses(found["spec"]["podSelector"], labels)
+        for rule in found["spec"].get(direction, ())
+    ]
+
+
+def _chooses(selector: Manifest, labels: dict[str, str]) -> bool:
+    expressions = selector.get("matchExpressions", [])
+    assert all(one["operator"] == "In" for one in expressions)
+    return selector.get("matchLabels", {}).items() <= labels.items() and all(
+        labels[one["key"]] in one["values"] for one in expressions
+    )
+
+
+def outlets(pod: Manifest) -> set[tuple[str, int]]:
+    """Return the namespaces that a pod reaches, and where; a rule that names no namespace fails."""
+    return {
+        (to["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"], one["port"])
+        for rule in rules_of(pod, "egress")
+        for to in rule["to"]
+        for one in rule["ports"]
+    }
+
+
+@pytest.mark.parametrize("pod", [pytest.param(pod, id=name) for name, pod in pods()])
+def test_a_role_reaches_what_it_is_told_of_and_nothing_else(pod: Manifest, tmp_path: Path) -> None:
+    """A way that is missing is a role that never gets ready; one too many is what an intruder goes on by."""
+    wanted = {("kube-system", 53)}
+    for container in pod["spec"]["containers"]:
+        role = container["name"]
+        (tmp_path / role).mkdir()
+        settings, _ = given(pod["spec"], container, tmp_path / role)
+        if settings.database.url is not None:
+            wanted.add(("postgresql", 5432))
+        if settings.kafka.bootstrap_servers is not None:
+            wanted.add(_named_by(f"//{settings.kafka.bootstrap_servers}"))
+        if settings.tracing.url is not None:
+            wanted.add(_named_by(settings.tracing.url))
+        if role == "console":
+            wanted.add(("identity", 443))
+
+    assert outlets(pod) == wanted
+    listening = {
+        port["containerPort"]
+        for container in pod["spec"]["containers"]
+        for port in container.get("ports", ())
+    }
+    assert {one["port"] for rule in rules_of(pod, "ingress") for one in rule["ports"]} == listening
+
+
+def _named_by(address: str) -> tuple[str, int]:
+    """Return the namespace of a service's name, and the port."""
+    parts = urlsplit(address)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    return parts.hostname.split(".")[1], parts.port
+
+
 def test_a_gateway_cannot_reach_the_database_nor_the_signer() -> None:
     """It is what the outside talks to; it holds nothing, and reaches nothing."""
-    (policy,) = (
-        found for _, found in manifests()
-        if found["kind"] == "NetworkPolicy" and found["metadata"]["name"] == "watchword-gateway"
-    )  # fmt: skip
-    ports = {one["port"] for rule in policy["spec"]["egress"] for one in rule["ports"]}
-    assert ports == {53, 9093}
+    (gateway,) = (pod for name, pod in pods() if name.endswith("watchword-gateway"))
+    assert {port for _, port in outlets(gateway)} == {53, 9093, 4318}
     (nothing,) = (
         found for _, found in manifests()
         if found["kind"] == "NetworkPolicy" and found["spec"]["podSelector"] == {}
     )  # fmt: skip
     assert set(nothing["spec"]) == {"podSelector", "policyTypes"}
+
+
+def test_roles_that_can_be_traced_are_told_of_the_collector_where_there_is_one() -> None:
+    """A deployment without `tracing.yaml` has to start; with it, no part of a trace may be missing."""
+    wiring = ROOT / "streams" / "watchword" / "streams" / "wiring"
+    traced = {
+        role
+        for file in wiring.glob("*.py")
+        for role in re.findall(r'tracing_of\(settings\.tracing, "([a-z]+)"', file.read_text())
+    }
+    told = {
+        container["name"]: {ref["name"]: ref.get("optional", False) for ref in refs}
+        for _, pod in pods()
+        for container in pod["spec"]["containers"]
+        if (refs := [source["configMapRef"] for source in container.get("envFrom", ())])
+    }
+    assert {role for role, maps in told.items() if "watchword-tracing" in maps} == traced
+    assert {name for maps in told.values() for name, may_lack in maps.items() if may_lack} == {
+        "watchword-tracing"
+    }
+
+
+def test_consoles_share_what_signs_sessions_and_are_where_people_look_for_them(
+    tmp_path: Path,
+) -> None:
+    """Whoever signs in at one must not be a stranger to the next, and a host that is another one's is refused."""
+    ((pod, container),) = (
+        (pod["spec"], pod["spec"]["containers"][0])
+        for name, pod in pods()
+        if name.endswith("watchword-console")
+    )
+    settings, secrets = given(pod, container, tmp_path)
+    office = Office(database=Database("postgresql://nowhere", application_name="x"), cluster="x")
+
+    options = console_options(settings, office)
+
+    assert options.session_key == (tmp_path / "session.key").read_bytes()
+    assert options.public_url is not None
+    assert options.oidc(options.public_url) is not None
+    (ingress,) = (found["spec"] for _, found in manifests() if found["kind"] == "Ingress")
+    hosts = [rule["host"] for rule in ingress["rules"]]
+    assert [urlsplit(options.public_url).hostname] == hosts
+    assert [host for one in ingress["tls"] for host in one["hosts"]] == hosts
+    # What it reads of the keys is the CA's certificate, and no more is there.
+    directory = {one["name"]: one.get("value") for one in container["env"]}
+    assert directory["WATCHWORD_KEYS__DIRECTORY"] == SECRETS.rstrip("/")
+    assert {key for key in secrets if key.endswith(".pem")} == {"ca.cert.pem", "kafka.ca.pem"}
 
 
 def test_the_operators_rules_are_those_of_prometheus() -> None:
@@ -279,4 +400,4 @@ def test_services_of_the_compose_file_take_their_configuration(tmp_path: Path) -
             assert service["cap_drop"] == ["ALL"]
             assert (ROOT / service["build"]["dockerfile"]).exists()
             seen += 1
-    assert seen == 7
+    assert seen == 8

@@ -35,7 +35,7 @@ VOLUMES = {KEYS: "keys", RUN: "run", ETC: "etc"}
 """What a container is given, and the folder that stands for it."""
 
 PREPARE = ("keys init", "db migrate", "topics apply", "trust publish")
-ROLES = ("signer", "worker", "relay", "keeper", "gateway")
+ROLES = ("signer", "worker", "relay", "keeper", "gateway", "console")
 
 _SETTINGS = {
     "WATCHWORD_DEPLOYMENT__TRUST_DOMAIN": "sandbox.example",
@@ -142,11 +142,12 @@ def sandbox(
 ) -> Generator[Sandbox]:
     """Give a sandbox with everything that a container is given, owned by the user who runs it."""
     forget_keys(kafka_broker.bootstrap_servers)
-    names = (*ROLES, "http")
+    names = (*ROLES, "http", "pages")
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     variables = _SETTINGS | {
         "KAFKA_BOOTSTRAP_SERVERS": kafka_broker.bootstrap_servers,
         "WATCHWORD_GATEWAY__PORT": str(ports["http"]),
+        "WATCHWORD_CONSOLE__PORT": str(ports["pages"]),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     variables |= {f"WATCHWORD_{role.upper()}__HEALTH_PORT": str(ports[role]) for role in ROLES}

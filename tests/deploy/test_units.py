@@ -78,15 +78,26 @@ def test_a_service_runs_a_command_that_there_is(service: Path) -> None:
 @pytest.mark.parametrize("service", SERVICES, ids=lambda path: path.stem)
 def test_credentials_are_those_that_are_read(service: Path, tmp_path: Path) -> None:
     """One with another name is no secret to the process: it would start without, or not at all."""
-    given = [value.partition(":")[0] for value in directives(service)["LoadCredential"]]
-    assert set(given) <= {".".join(path) for path in SECRETS}
+    given = {value.partition(":")[0] for value in directives(service)["LoadCredential"]}
+    named = dict(
+        part.split("=")
+        for value in directives(service)["Environment"]
+        for part in value.split()
+        if "%d/" in part
+    )
+    assert {value.removeprefix("%d/") for value in named.values()} == given - {
+        ".".join(path) for path in SECRETS
+    }
     (tmp_path / "database.url").write_text("postgresql://watchword@db/watchword")
     (tmp_path / "kafka.sasl_password").write_text("x")
-    for name in {"database.url", "kafka.sasl_password"} - set(given):
+    for name in {"database.url", "kafka.sasl_password"} - given:
         (tmp_path / name).unlink()
-    settings = load(environment={"CREDENTIALS_DIRECTORY": str(tmp_path)}).settings
+    environment = {name: value.replace("%d", str(tmp_path)) for name, value in named.items()}
+    settings = load(environment=environment | {"CREDENTIALS_DIRECTORY": str(tmp_path)}).settings
     assert (settings.database.url is not None) == ("database.url" in given)
     assert (settings.kafka.sasl_password is not None) == ("kafka.sasl_password" in given)
+    key = tmp_path / "console.session_key" if "console.session_key" in given else None
+    assert settings.console.session_key_file == key
 
 
 def test_a_role_is_given_what_it_needs_and_no_more() -> None:
@@ -99,6 +110,7 @@ def test_a_role_is_given_what_it_needs_and_no_more() -> None:
     assert given["watchword-gateway"] == {"kafka.sasl_password"}
     assert given["watchword-keeper"] == {"database.url"}
     assert given["watchword-relay"] == given["watchword-worker"] == both
+    assert given["watchword-console"] == both | {"console.session_key"}
     assert given["watchword-signer"] == given["watchword-agent"] == set()
     for service in SERVICES:
         users = directives(service)["User"]

@@ -401,6 +401,12 @@ GUARDS: tuple[Guard, ...] = (
         "flags_over_the_wire_count",
         "tests/unit/streams/tracing/test_sdk.py::test_a_flag_over_the_wire_decides_nothing",
     ),
+    Guard(
+        "a collector's credentials are not quoted",
+        "9",
+        "exporters_say_everything",
+        "tests/unit/streams/tracing/test_opening.py::test_a_credential_that_cannot_be_sent_is_not_quoted",
+    ),
     # What only shows when processes die: python -m tests.faults --guard NAME.
     Guard(
         "response before acknowledgement",

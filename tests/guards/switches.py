@@ -207,6 +207,11 @@ def flags_over_the_wire_count() -> None:
     _replace(sdk.OursAlone, "should_sample", should_sample)
 
 
+def exporters_say_everything() -> None:
+    """Let the exporter of traces log whatever an exception says."""
+    _replace(sdk, "_name_exceptions", lambda _: True)
+
+
 def transaction_ids_are_not_compared() -> None:
     """Let relays and keepers work on a database that a dump was loaded into."""
     from watchword.handlers.store import deployment  # noqa: PLC0415
@@ -239,6 +244,7 @@ SWITCHES: dict[str, Callable[[], None]] = {
         periods_forget_what_came_before,
         any_trace_is_adopted,
         flags_over_the_wire_count,
+        exporters_say_everything,
         transaction_ids_are_not_compared,
     )
 }

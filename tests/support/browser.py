@@ -62,3 +62,23 @@ async def overflow(page: Page) -> int:
         "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     )
     return width
+
+
+_CUT = """() => {
+    const found = [...document.querySelectorAll('.scroll')]
+        .filter(one => one.scrollWidth > one.clientWidth + 1)
+        .map(one => `${one.getAttribute('aria-label')}: wider than its frame by ${one.scrollWidth - one.clientWidth}`)
+    const parts = [...document.querySelectorAll('.top > .brand, .top nav li, .top .who > *')]
+        .map(one => [one.innerText, one.getBoundingClientRect()])
+    parts.forEach(([said, a], nth) => parts.slice(nth + 1).forEach(([other, b]) => {
+        if (a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1)
+            found.push(`${said} is over ${other}`)
+    }))
+    return found
+}"""
+
+
+async def cut(page: Page) -> list[str]:
+    """Return what of a page cannot be seen whole: tables that have to be pushed to and fro, and what lies over each other in its head."""
+    found: list[str] = await page.evaluate(_CUT)
+    return found

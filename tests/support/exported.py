@@ -47,6 +47,7 @@ def exported() -> dict[str, set[Exported]]:
         | _of_anchors(),
         "watchword-relay": common | _of_module(relay),
         "watchword-keeper": common | _of_module(keeper),
+        "watchword-console": common,
         "watchword-signer": common
         | _of_metrics(SignerMetrics(SignerCounters(), Authorities([authority()])).collect()),
     }

@@ -43,6 +43,9 @@ class Collector:
     bodies: list[bytes] = field(default_factory=list[bytes])
     """As they came, without compression."""
     paths: set[str] = field(default_factory=set[str])
+    credentials: set[str | None] = field(default_factory=set[str | None])
+    resources: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    """Who has sent, as each call said."""
 
     def until(self, wanted: Callable[["Collector"], bool], what: str) -> None:
         """Return when it is so."""
@@ -67,6 +70,7 @@ class Collector:
         self.bodies.append(body)
         for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
             said = {a.key: a.value.string_value for a in resource.resource.attributes}
+            self.resources.append(said)
             for scope in resource.scope_spans:
                 self.spans += [_span(said["service.name"], span) for span in scope.spans]
 
@@ -92,6 +96,7 @@ def collecting() -> Generator[Collector]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             collector.paths.add(self.path)
+            collector.credentials.add(self.headers["Authorization"])
             collector.take(
                 gzip.decompress(body) if self.headers["Content-Encoding"] == "gzip" else body
             )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from watchword.handlers.errors import ConfigRefused
-from watchword.streams.settings import load, shown
+from watchword.streams.settings import Settings, load, shown
 
 HOME = {"HOME": "/nonexistent"}
 
@@ -161,10 +161,21 @@ def test_variables_of_libpq_are_enough() -> None:
     assert load(environment=HOME | {"PGHOST": "db"}).settings.database.url is not None
 
 
+def test_every_process_listens_on_ports_of_its_own() -> None:
+    """All of them on one host, as they come, is how a deployment begins: the second of a pair would not start."""
+    sections = [getattr(Settings(), name) for name in Settings.model_fields]
+    ports = [
+        getattr(section, name)
+        for section in sections
+        for name in ("port", "health_port")
+        if name in type(section).model_fields
+    ]
+    assert len(ports) == 8
+    assert len(set(ports)) == len(ports)
+
+
 def test_every_setting_is_explained() -> None:
     """The reference is made from these texts."""
-    from watchword.streams.settings import Settings  # noqa: PLC0415 - shown beside its use
-
     for name in Settings.model_fields:
         section = type(getattr(load(environment=HOME).settings, name))
         for field_name, field in section.model_fields.items():

@@ -41,4 +41,4 @@ class ConsoleOptions:
     """The identity provider, told the public address."""
     webhook: Webhook | None = None
     health_host: str = "127.0.0.1"
-    health_port: int = 9094
+    health_port: int = 9095

@@ -85,7 +85,9 @@ def said(value: object) -> str:
 def breakable(value: object) -> Markup:
     """Return a name of parts, which may go on in the next line after each of them."""
     text = escape(said(value))
-    return text.replace(".", Markup(".<wbr>")).replace(":", Markup(":<wbr>"))
+    for sign in ".:@":
+        text = text.replace(sign, Markup(f"{sign}<wbr>"))  # noqa: S704 - one of three signs
+    return text
 
 
 def moment(value: datetime | None) -> Markup | str:

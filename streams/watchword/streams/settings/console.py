@@ -94,5 +94,5 @@ class ConsoleSettings(Section):
     webhook_rest_s: Annotated[float, Field(ge=1, le=86_400)] = 60.0
     """The least time between two calls."""
 
-    health_port: Port = 9094
+    health_port: Port = 9095
     """Where the console serves its health."""

@@ -23,7 +23,8 @@ def header_fields(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for part in filter(None, (one.strip() for one in text.split(","))):
         name, is_pair, value = part.partition("=")
-        name, value = name.strip().lower(), unquote(value.strip())
+        # White space around a value is not part of it (RFC 9110, 5.5), and a client that is given some quotes it all.
+        name, value = name.strip().lower(), unquote(value.strip()).strip("\t ")
         if not is_pair or _NAME.fullmatch(name) is None or _VALUE.fullmatch(value) is None:
             message = "name=value pairs with commas between, values percent-encoded"
             raise ValueError(message)

@@ -47,8 +47,9 @@ def provider(
     resource: Mapping[str, str],
 ) -> Provider:
     """Set up the SDK; what else it and its exporter read of `OTEL_…` (certificates, time-outs, queues, resource) holds."""
-    # It logs what it cannot parse, which may be a credential.
+    # It logs what it cannot parse, which may be a credential; and what it cannot send, which may be one too.
     logging.getLogger("opentelemetry.util.re").disabled = True
+    logging.getLogger(OTLPSpanExporter.__module__).addFilter(_name_exceptions)
     made = TracerProvider(
         sampler=OursAlone(sampled),
         resource=Resource.create(dict(resource)),
@@ -59,6 +60,15 @@ def provider(
     exporter = OTLPSpanExporter(endpoint=url, headers=dict(headers) or None)
     made.add_span_processor(BatchSpanProcessor(exporter))
     return Provider(made, sampled)
+
+
+def _name_exceptions(record: logging.LogRecord) -> bool:
+    """Leave the class of an exception in a line, and not its message, which quotes what was wrong."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(
+            type(one).__name__ if isinstance(one, Exception) else one for one in record.args
+        )
+    return True
 
 
 def current_ids() -> dict[str, str]:

@@ -14,6 +14,7 @@ from watchword.handlers.errors import ConfigRefused
 from watchword.streams import logs
 from watchword.streams.settings import load
 from watchword.streams.settings.tracing import TracingSettings, header_fields
+from watchword.streams.tracing import sdk
 from watchword.streams.tracing.opening import tracing_of
 
 HOME = {"HOME": "/nonexistent"}
@@ -85,7 +86,8 @@ def test_a_collectors_credentials_are_a_secret() -> None:
     from watchword.streams.settings.reader import shown  # noqa: PLC0415 - shown beside its use
 
     loaded = load(
-        environment=HOME | {"OTEL_EXPORTER_OTLP_HEADERS": "Authorization=Bearer%20hunter2,x-a=1"}
+        environment=HOME
+        | {"OTEL_EXPORTER_OTLP_HEADERS": "Authorization=Bearer%20hunter2,x-a=%201%09"}
     )
     headers = loaded.settings.tracing.headers
     assert headers is not None
@@ -97,6 +99,21 @@ def test_a_collectors_credentials_are_a_secret() -> None:
         with pytest.raises(ConfigRefused) as caught:
             load(environment=HOME | {"OTEL_EXPORTER_OTLP_HEADERS": malformed})
         assert "hunter2" not in str(caught.value.problems)
+
+
+def test_a_credential_that_cannot_be_sent_is_not_quoted(stream: io.StringIO) -> None:
+    """The client says what is wrong with a header by quoting all of it."""
+    made = sdk.provider(
+        "http://127.0.0.1:9/v1/traces",
+        headers={"authorization": "Bearer hunter2\r\nx"},
+        sampled=1.0,
+        resource={},
+    )
+    made._provider.get_tracer("test").start_span("work").end()
+    made.shutdown()
+
+    assert "InvalidHeader" in stream.getvalue()
+    assert "hunter2" not in stream.getvalue()
 
 
 def test_without_the_extra_a_line_says_so_and_nothing_is_traced(
