@@ -5,6 +5,7 @@ from http import HTTPStatus
 from typing import Final
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 from starlette.responses import Response
 
 from watchword.handlers.errors import (
@@ -17,6 +18,7 @@ from watchword.handlers.errors import (
     WatchwordError,
 )
 from watchword.schemas.canonical import canonical
+from watchword.streams.console.patterns import IN_WORDS
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:watchword:problem:"
@@ -96,8 +98,13 @@ def problem(said: Told, *, allow: str | None = None) -> Response:
 
 
 def _of_validation(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_input=False, include_context=False)
+    found = error.errors(include_url=False, include_input=False)
     said = [
-        f"{'.'.join(str(part) for part in one['loc']) or 'body'}: {one['msg']}" for one in found
+        f"{'.'.join(str(part) for part in one['loc']) or 'body'}: {_words(one)}" for one in found
     ]
     return "; ".join(said[:_SHOWN]).encode("utf-8", "replace").decode()
+
+
+def _words(one: ErrorDetails) -> str:
+    pattern: object = one.get("ctx", {}).get("pattern")
+    return IN_WORDS.get(str(pattern), one["msg"])

@@ -1,5 +1,6 @@
 """Pages from templates. Every value is escaped; text of machines is also freed of what does not show."""
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -17,6 +18,7 @@ _FOLDER: Final = "watchword.streams.console"
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 _GROUP: Final = 8
 _NONE: Final = "\N{EN DASH}"
+_CODE: Final = re.compile("`([^`]+)`")
 
 STATIC: Final = {
     "console.css": "text/css; charset=utf-8",
@@ -52,6 +54,7 @@ def environment() -> Environment:
         "said": said,
         "moment": moment,
         "breakable": breakable,
+        "coded": coded,
         "fingerprint": fingerprint,
         "briefly": briefly,
         "lasting": lasting,
@@ -80,6 +83,11 @@ def said(value: object) -> str:
         case _:
             text = str(value)
             return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def coded(value: object) -> Markup:
+    """Return text with what stands between backquotes as code, as in our reasons."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(said(value)))))  # noqa: S704 - escaped before
 
 
 def breakable(value: object) -> Markup:

@@ -11,6 +11,7 @@ from watchword.streams.console.pages.overview import bars
 from watchword.streams.console.rendering import (
     breakable,
     briefly,
+    coded,
     fingerprint,
     lasting,
     moment,
@@ -23,6 +24,12 @@ def test_nothing_in_a_text_turns_hides_or_overwrites_what_stands_around_it() -> 
     assert said("a\u202eb\x1b[2Jc\u200bd") == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}[2Jc\N{REPLACEMENT CHARACTER}d"  # fmt: skip
     assert str(briefly("<b>")) == '<span class="mono" title="&lt;b&gt;">&lt;b&gt;</span>'
     assert "…" in briefly(UUID(int=1))
+
+
+def test_what_an_operator_is_to_type_stands_out_and_is_text() -> None:
+    """A reason may be a stranger's: what it says between backquotes is as little to be believed as the rest."""
+    assert coded("use `--x`, <b>") == "use <code>--x</code>, &lt;b&gt;"
+    assert coded("`<script>`") == "<code>&lt;script&gt;</code>"
 
 
 def test_a_fingerprint_can_be_read_aloud() -> None:

@@ -18,13 +18,14 @@ from watchword.streams.console.api.operation import (
     page,
 )
 from watchword.streams.console.api.shapes import BAN, BANNED, CHANGED_NODE, DECIDED, Shape
+from watchword.streams.console.patterns import SHA256
 
 
 class Which(Given):
     """Which bans, and which page."""
 
     kind: Short | None = None
-    after: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None
+    after: Annotated[str, StringConstraints(pattern=SHA256)] | None = None
     limit: Limit = 100
 
 

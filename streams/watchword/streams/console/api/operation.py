@@ -13,16 +13,15 @@ from watchword.handlers.operators.desk import Desk
 from watchword.handlers.operators.refusals import Reasons
 from watchword.streams.console.api.shapes import Shape
 from watchword.streams.console.office import Office
+from watchword.streams.console.patterns import ONE_LINE, SHA256
 
 Short = Annotated[
     str,
-    StringConstraints(
-        min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
-    ),
+    StringConstraints(min_length=1, max_length=512, pattern=ONE_LINE),
 ]
 Why = Annotated[str, Field(max_length=1000, description="For the audit log.")]
 Digest = Annotated[
-    str, StringConstraints(pattern=r"^[0-9a-f]{64}$"), Field(description="SHA-256, hexadecimal")
+    str, StringConstraints(pattern=SHA256), Field(description="SHA-256, hexadecimal")
 ]
 Limit = Annotated[int, Field(ge=1, le=1000, description="Length of a page")]
 

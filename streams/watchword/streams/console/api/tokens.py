@@ -20,6 +20,7 @@ from watchword.streams.console.api.operation import (
     page,
 )
 from watchword.streams.console.api.shapes import NEW_TOKEN, REVOKED_TOKEN, TOKEN
+from watchword.streams.console.patterns import PUBLIC_ID
 from watchword.streams.result_json import Verbatim
 
 _LONGEST_S = 10 * 366 * 86_400
@@ -30,7 +31,7 @@ class Which(Given):
 
     tenant: Short | None = None
     all: bool = False
-    after: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]{16}$")] | None = None
+    after: Annotated[str, StringConstraints(pattern=PUBLIC_ID)] | None = None
     limit: Limit = 100
 
 
