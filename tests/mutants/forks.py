@@ -79,13 +79,10 @@ class _Finder:
 class Forks:
     """Forks that run the same tests on different sources of one module."""
 
-    def __init__(
-        self, name: str, path: Path, tests: Sequence[str], plugins: Sequence[object] = ()
-    ) -> None:
-        """Take the module's dotted name and file, pytest's arguments, and plugins for it."""
+    def __init__(self, name: str, path: Path, tests: Sequence[str]) -> None:
+        """Take the module's dotted name and file, and pytest's arguments."""
         self._finder = _Finder(name, path)
         self._tests = tests
-        self._plugins = plugins
 
     def prepare(self) -> None:
         """Import what the tests import, except what leads to the module; then see that they pass as it stands.
@@ -130,7 +127,7 @@ class Forks:
         return "survived" if status == pytest.ExitCode.OK else "noticed"
 
     def _run(self) -> int:
-        return int(pytest.main([*_OPTIONS, *_PLUGINS, *self._tests], self._plugins))
+        return int(pytest.main([*_OPTIONS, *_PLUGINS, *self._tests]))
 
     def _imported(self) -> list[str]:
         """Return the names of all modules that a run of the tests has imported, in the order it did."""

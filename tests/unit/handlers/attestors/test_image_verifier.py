@@ -278,7 +278,7 @@ def test_proof_is_carried_with_the_images_own_place_and_kinds() -> None:
     [
         (None, "second-missing"),
         (SecondEvidence("x509pop", UnverifiedPayload(b"quote")), "second-other"),
-        (SecondEvidence("zzz", UnverifiedPayload(b"quote")), "second-other"),
+        (SecondEvidence("acme", UnverifiedPayload(b"quote")), "second-other"),
     ],
 )
 def test_only_the_attestor_that_the_image_names_counts(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
@@ -47,13 +47,22 @@ RULE = Rule(
 )
 NODE = NodeId(UUID(int=77))
 GRACE = timedelta(days=10)
-KEYS: dict[str, tuple[NodeKey, NodeKey]] = {
-    "p256": (ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())),
-    "p384": (ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())),
-    "ed25519": (Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()),
-    "rsa": (rsa_key(), rsa_key(2056)),
+CURVES: dict[str, ec.EllipticCurve] = {
+    "p256": ec.SECP256R1(),
+    "p384": ec.SECP384R1(),
+    "p521": ec.SECP521R1(),
 }
-"""A machine's key of each kind, and a thief's."""
+KINDS_OF_KEY = (*CURVES, "ed25519", "rsa")
+
+
+@cache
+def keys(kind: str) -> tuple[NodeKey, NodeKey]:
+    """Return a machine's key and a thief's."""
+    if kind == "rsa":
+        return rsa_key(), rsa_key(2056)
+    if kind == "ed25519":
+        return Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    return ec.generate_private_key(CURVES[kind]), ec.generate_private_key(CURVES[kind])
 
 
 def tbs_of(held: Held) -> bytes:
@@ -98,7 +107,7 @@ class Rounds:
 
 
 def rounds(key: str = "p256") -> Rounds:
-    return Rounds(ROOT.give(key=KEYS[key][0]), Desk("x509pop"))
+    return Rounds(ROOT.give(key=keys(key)[0]), Desk("x509pop"))
 
 
 def refusal(judge: Callable[[], object]) -> tuple[str, str | None]:
@@ -107,7 +116,7 @@ def refusal(judge: Callable[[], object]) -> tuple[str, str | None]:
     return caught.value.reason, caught.value.tenant_id
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", KINDS_OF_KEY)
 def test_who_signs_with_the_certificates_key_gets_what_the_rule_says(key: str) -> None:
     """Place and kinds are the rule's, the binding and the subjects are the certificate's; none is the machine's to say."""
     one = rounds(key)
@@ -172,12 +181,12 @@ def test_answer_counts_for_its_own_challenge_certificate_and_csr_alone() -> None
     assert refusal(lambda: stranger.verdict(answered, challenge.state)) == ("challenge", None)
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", KINDS_OF_KEY)
 def test_signature_of_another_key_or_text_is_none(key: str) -> None:
     """Who copied a certificate has no key; who has another deployment's answer has another text."""
     one = rounds(key)
     challenge = one.challenge()
-    thief = Rounds(replace(one.held, key=KEYS[key][1]), one.desk)
+    thief = Rounds(replace(one.held, key=keys(key)[1]), one.desk)
     for answered in (
         thief.answer(challenge.challenge),
         replace(one, trust_domain="other.example").answer(challenge.challenge),
@@ -226,7 +235,7 @@ def test_what_is_published_of_the_attestor_is_what_it_was_released_with() -> Non
 
 def own(key: str = "p256", **changes: Any) -> Rounds:  # noqa: ANN401 - any field
     """Return a node whose certificate of ours expired an hour ago; no rule takes it."""
-    one = Rounds(OperatorCa("Watchword").give(key=KEYS[key][0]), Desk("x509pop"), rules=())
+    one = Rounds(OperatorCa("Watchword").give(key=keys(key)[0]), Desk("x509pop"), rules=())
     certificate = NodeCertificate(
         node_id=NODE,
         spki_sha256=sha256(spki_of(one.held.key)).digest(),

@@ -146,6 +146,8 @@ def test_changes_count_for_those_who_read_them_and_for_nobody_else() -> None:
         the_world.wanted_requests = {made[1].digest: wanted}
         decide(made, the_world)
         assert [said(one) for one in made[1:]] == outcomes
+        # Whoever waits has a place from now on, and who is judged again has none yet.
+        assert bool(the_world.waiting.kept) is (outcomes[0] == "Waits")
 
 
 def test_everything_that_an_admission_changes_is_noted() -> None:
