@@ -17,7 +17,7 @@ COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --upgrade --g
   --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help venv tpm pkcs11 run demo test check mypy pyright vectors bench scale cases fuzz faults soak guards docs wheel sbom licences audit fix lock clean
+.PHONY: help venv tpm pkcs11 run demo test check mypy pyright vectors bench scale cases fuzz faults soak mutants guards docs wheel sbom licences audit fix lock clean
 
 help: ## list the commands
 	@sed -nE 's/^([a-z0-9]+):[^#]*## (.*)$$/\1|\2/p' $(MAKEFILE_LIST) \
@@ -92,6 +92,9 @@ guards: $(STAMP) ## switch each guard off in turn; its test must fail then
 # An interrupted run goes on with RUN=its-name; ARGS=--background returns at once.
 faults: $(STAMP) ## kill, pause, cut off, fill up, and judge what comes out; SECONDS=600 SEED=1
 	$(BIN)/python -m tests.faults --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) $(if $(RUN),--run $(RUN)) $(ARGS)
+
+mutants: $(STAMP) ## change a verifier in one place at a time; a test must fail then; MODULE=its-path
+	$(BIN)/python -m tests.mutants $(or $(MODULE),handlers/watchword/handlers/attestors/join_token/verifier.py) $(ARGS)
 
 # RATE= is requests a second; without it half of what build/bench.json says.
 soak: $(STAMP) ## the same machines for an hour, nothing killed: does anything grow? SECONDS=3600 RATE=

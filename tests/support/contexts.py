@@ -21,7 +21,7 @@ from watchword.handlers.attestor import (
 )
 from watchword.handlers.crypto.csr import load_csr
 from watchword.handlers.crypto.state import StateSealer
-from watchword.handlers.errors import Refused
+from watchword.handlers.errors import Refused, WatchwordError
 from watchword.schemas.ids import AttestorId, NodeId, Role, TenantId, UnverifiedPayload
 
 
@@ -45,10 +45,12 @@ class Facts:
     )
     agrees: bool = False
     """Whether an operator has agreed to whatever is asked."""
-    proofs: dict[tuple[str, bytes], Admission] = field(
-        default_factory=dict[tuple[str, bytes], Admission]
+    proofs: dict[tuple[str, bytes], Admission | Challenge | WatchwordError] = field(
+        default_factory=dict[tuple[str, bytes], Admission | Challenge | WatchwordError]
     )
-    """What other attestors prove, by their ids and evidence; anything else they refuse."""
+    """What other attestors prove, ask or raise, by their ids and evidence; anything else they refuse."""
+    states_shown: list[bytes | None] = field(default_factory=list[bytes | None])
+    """With which states of their own they were asked."""
 
 
 class _Tokens:
@@ -122,10 +124,12 @@ class _Others:
     async def prove(
         self, attestor: str, payload: UnverifiedPayload, state: bytes | None = None
     ) -> Admission | Challenge:
-        del state
+        self._facts.states_shown.append(state)
         found = self._facts.proofs.get((attestor, payload))
         if found is None:
             raise Refused(AttestorId(attestor), "not-proved")
+        if isinstance(found, WatchwordError):
+            raise found
         return found
 
 

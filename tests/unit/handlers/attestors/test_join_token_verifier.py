@@ -15,7 +15,7 @@ from watchword.handlers.attestors.join_token.evidence import encode
 from watchword.handlers.attestors.join_token.verifier import JoinTokenAttestor
 from watchword.handlers.errors import Refused, tried_digest
 from watchword.handlers.reads import Token
-from watchword.schemas.ids import ROLES, NodeId, TenantId, TokenId, UnverifiedPayload
+from watchword.schemas.ids import ROLES, NodeId, Role, TenantId, TokenId, UnverifiedPayload
 from watchword.schemas.reasons import JOIN_TOKEN
 from watchword.schemas.requests import Claims
 
@@ -83,6 +83,7 @@ def test_named_node_is_taken_over_only_if_the_token_may_reclaim() -> None:
         ("revoked", {"revoked": True, "uses_left": 0}, "acme"),
         ("expired", {"expires_at": timedelta(0), "uses_left": 0}, "acme"),
         ("used-up", {"uses_left": 0, "role": "site"}, "acme"),
+        ("used-up", {"uses_left": -1}, "acme"),
         ("wrong-role", {"role": "site"}, "acme"),
     ],
 )
@@ -111,6 +112,20 @@ def test_token_ends_in_the_moment_that_is_written_in_it() -> None:
         else:
             with pytest.raises(Refused, match="expired"):
                 run(JoinTokenAttestor().verify(evidence, desk.context()))
+
+
+@pytest.mark.parametrize("asked", sorted(ROLES))
+@pytest.mark.parametrize("given", sorted(ROLES))
+def test_token_is_for_its_own_role_and_no_other(given: Role, asked: Role) -> None:
+    """A ramdisk's token makes no node and no site, nor the other way round, wherever the words were read from."""
+    read_anew: Any = "".join(asked)
+    desk = Desk("join-token", read_anew, Facts(tokens={ID: replace(TOKEN, role=given)}))
+    evidence = Evidence(UnverifiedPayload(encode(ID, SECRET)), Claims())
+    if given == asked:
+        assert isinstance(run(JoinTokenAttestor().verify(evidence, desk.context())), Admission)
+    else:
+        with pytest.raises(Refused, match="wrong-role"):
+            run(JoinTokenAttestor().verify(evidence, desk.context()))
 
 
 def test_unknown_token_and_junk_are_nobodys() -> None:

@@ -1,21 +1,35 @@
 """The decision under the locks, case by case: no database, no time, no chance."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from hashlib import sha256
-from itertools import count
-from types import SimpleNamespace
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from watchword.handlers.attestor import Admission, Approval, Staged
+from tests.support.deciding import (
+    BOUND,
+    NODE,
+    NOW,
+    SUBJECT,
+    TOKEN,
+    admission,
+    admit,
+    candidate,
+    decided,
+    digest,
+    node,
+    said,
+    spends,
+    state,
+    uses,
+    world,
+)
+from watchword.handlers.attestor import Admission, Approval
 from watchword.handlers.errors import Refused
 from watchword.handlers.join.approvals import ApprovalRules, Waiting, new_request, snapshot_of
 from watchword.handlers.join.candidate import (
-    Admit,
     Again,
     Candidate,
     Judgement,
@@ -24,94 +38,8 @@ from watchword.handlers.join.candidate import (
     Waits,
 )
 from watchword.handlers.join.deciding import World, csr_claim, decide, key_claim
-from watchword.handlers.join.records import Incoming
-from watchword.handlers.join.rows import AdmittedCsr, NewRequest, NodeRow, RequestRow, TokenState
-from watchword.schemas.ids import AttestorId, TenantId, TokenId
-
-NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-TOKEN = TokenId("0123456789abcdef")
-SUBJECT = b"u" * 32
-BOUND = ("acme-asset", b"b" * 32)
-NODE = UUID(int=77)
-
-_numbers = count(1)
-
-
-def digest(name: str) -> bytes:
-    return sha256(name.encode()).digest()
-
-
-def candidate(judgement: Judgement, *, csr: str = "", key: str = "") -> Candidate:
-    """Return a request with a CSR and a key of these names, or of its own."""
-    number = next(_numbers)
-    made = Candidate(Incoming(str(number).encode(), "join.requests", 0, number))
-    made.problem = None
-    made.attestor = AttestorId("acme-asset")
-    names: Any = SimpleNamespace(
-        sha256=digest(csr or f"csr{number}"), spki_sha256=digest(key or f"key{number}")
-    )
-    made.csr = names
-    made.judgement = judgement
-    return made
-
-
-def admit(**changes: Any) -> Admit:  # noqa: ANN401 - any field
-    """Return an admission that wants nothing but its CSR and key."""
-    admission = Admission(tenant=TenantId("acme"), role="node", pool="web")
-    made = Admit(admission, Staged(), UUID(int=1000 + next(_numbers)), None, (), ())
-    return replace(made, **changes)
-
-
-def spends(times: int = 1) -> Staged:
-    return Staged(spends=[TOKEN] * times)
-
-
-def uses() -> Staged:
-    return Staged(uses=[(SUBJECT, None)])
-
-
-def world(candidates: Iterable[Candidate], **changes: Any) -> World:  # noqa: ANN401 - any field
-    """Return a world in which the candidates won all that they want."""
-    made = World(NOW)
-    for one in candidates:
-        wanted = one.judgement
-        if not isinstance(wanted, Admit):
-            continue
-        made.admissions_won |= {csr_claim(one), key_claim(one)}
-        made.uses_won |= {("acme-asset", subject) for subject, _ in wanted.staged.uses}
-        made.bindings_won |= set(wanted.bindings)
-    for name, value in changes.items():
-        setattr(made, name, value)
-    return made
-
-
-def said(one: Candidate) -> str:
-    """Return the judgement in a word."""
-    judgement = one.judgement
-    if isinstance(judgement, Refusal):
-        return str(judgement.refused)
-    return type(judgement).__name__
-
-
-def decided(candidates: list[Candidate], **changes: Any) -> list[str]:  # noqa: ANN401 - any field
-    decide(candidates, world(candidates, **changes))
-    return [said(one) for one in candidates]
-
-
-def state(left: int = 1, **changes: Any) -> dict[str, TokenState]:  # noqa: ANN401 - any field
-    return {TOKEN: replace(TokenState(left, None, revoked=False), **changes)}
-
-
-def node(**changes: Any) -> NodeRow:  # noqa: ANN401 - any field
-    return replace(
-        NodeRow(NODE, "acme", "web", None, "node", "active", "acme-asset", None, None, 1), **changes
-    )
-
-
-def admission(csr: str, *, stands: bool = True, of: UUID = NODE) -> AdmittedCsr:
-    return AdmittedCsr(
-        digest(csr), of, b"s", b"d", NOW, NOW, None, stands, "acme", "web", None, "node"
-    )
+from watchword.handlers.join.rows import NewRequest, NodeRow, RequestRow, TokenState
+from watchword.schemas.ids import AttestorId, TenantId
 
 
 def test_admission_that_nobody_disputes_stands() -> None:

@@ -26,7 +26,7 @@ class Signing(Protocol):
     """Whoever holds the certificate's key: a file, a TPM, an agent's own identity."""
 
     def sign(self, text: bytes) -> bytes:
-        """Return ECDSA with the curve's hash, RSASSA-PSS with SHA-256, or Ed25519; raises `NoEvidence`."""
+        """Return ECDSA with SHA-256 on P-256 and SHA-384 on larger curves, RSASSA-PSS with SHA-256, or Ed25519; raises `NoEvidence`."""
         ...
 
 

@@ -222,7 +222,7 @@ def _decoded(evidence: Evidence) -> PossessionEvidence:
 
 
 def _holds(key: CertificateKey, signature: bytes, text: bytes) -> bool:
-    """Tell whether the signature is this key's: ECDSA with the curve's hash, RSASSA-PSS with SHA-256, or Ed25519."""
+    """Tell whether the signature is this key's: ECDSA with SHA-256 on P-256 and SHA-384 on larger curves, RSASSA-PSS with SHA-256, or Ed25519."""
     try:
         if isinstance(key, ec.EllipticCurvePublicKey):
             digest = SHA256() if key.curve.key_size <= 256 else SHA384()  # noqa: PLR2004 - bits
