@@ -2,7 +2,7 @@
 
 import json
 import urllib.request
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import Generator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.support.folders import server_folder
 from tests.support.otlp import Collector, Span, collecting
-from tests.support.postgres import Databases
 from tests.support.sites import Site, configured, joined
 from watchword.handlers.crypto.jws import unverified_payload
 from watchword.schemas.topics import JOIN_REFUSED, JOIN_REQUESTS, JOIN_RESPONSES, NODE_EVENTS
@@ -63,13 +61,6 @@ class Deployment:
         return file
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def dsn(databases: Databases) -> AsyncGenerator[str]:
-    """Give one database to all tests here, as there is one deployment."""
-    async with databases.migrated() as dsn:
-        yield dsn
-
-
 @pytest.fixture(scope="module")
 def deployed(dsn: str, kafka_broker: EmbeddedKafka) -> Generator[Deployment]:
     """Give a deployment that traces, with a tenant in it."""
@@ -78,13 +69,7 @@ def deployed(dsn: str, kafka_broker: EmbeddedKafka) -> Generator[Deployment]:
         collector = stack.enter_context(collecting())
         config = _TRACED.format(collector=collector.url)
         site = TracedSite(folder, configured(folder, dsn, kafka, config))
-        site.prepare()
-        for command in ("signer", "worker", "gateway", "relay"):
-            stack.enter_context(site.process(command))
-        for listener in ("signer", "worker", "gateway_health"):
-            site.await_ready(listener)
-        site.run("tenants", "create", "acme")
-        site.run("pools", "create", "acme", "web")
+        stack.enter_context(site.serving("signer", "worker", "gateway", "relay", pools=["web"]))
         yield Deployment(site, collector, kafka)
 
 
