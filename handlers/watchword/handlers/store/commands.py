@@ -13,6 +13,7 @@ from uuid import UUID
 from watchword.handlers.join.rows import CommandRow
 from watchword.handlers.store.connection import Connection
 from watchword.handlers.store.join_statements import COMMANDS
+from watchword.handlers.store.translate import translated
 
 _COLUMNS = tuple(field.name for field in fields(CommandRow))
 
@@ -128,4 +129,5 @@ async def lock_due(connection: Connection, now: datetime, limit: int) -> list[Co
 
 async def waiting(connection: Connection) -> dict[str, int]:
     """Return how many commands are queued, and how many are dispatched."""
-    return {row["state"]: row["n"] for row in await connection.fetch(COMMANDS.waiting)}
+    async with translated():
+        return {row["state"]: row["n"] for row in await connection.fetch(COMMANDS.waiting)}

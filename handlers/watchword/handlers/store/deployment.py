@@ -7,6 +7,7 @@ from datetime import datetime
 from watchword.handlers.errors import StoreRejected
 from watchword.handlers.store.connection import Connection
 from watchword.handlers.store.statements import load
+from watchword.handlers.store.translate import translated
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,8 @@ async def ids_are_behind(connection: Connection) -> bool:
     They never are, but after a dump was loaded into another cluster: what happens there looks as if it
     had been published long ago, and what waited in the dump is never published.
     """
-    found: bool = await connection.fetchval(_SQL.ids_are_behind)
+    async with translated():
+        found: bool = await connection.fetchval(_SQL.ids_are_behind)
     return found
 
 

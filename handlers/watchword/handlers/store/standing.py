@@ -19,6 +19,7 @@ from watchword.handlers.store.connection import Connection
 from watchword.handlers.store.join_statements import RENEWALS
 from watchword.handlers.store.joins import BAN_LOCK
 from watchword.handlers.store.statements import load
+from watchword.handlers.store.translate import translated
 
 Row = dict[str, Any]
 
@@ -153,7 +154,8 @@ async def revoked(connection: Connection, now: datetime) -> list[Row]:
 
 async def expiring(connection: Connection, days: int) -> int:
     """Return how many adopting and active nodes have a certificate that ends within so many days."""
-    found: int = await connection.fetchval(_SQL.expiring, days)
+    async with translated():
+        found: int = await connection.fetchval(_SQL.expiring, days)
     return found
 
 
