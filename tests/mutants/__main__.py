@@ -31,13 +31,18 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_UNIT}/join/test_deciding.py",
         f"{_UNIT}/join/test_deciding_again.py",
     ),
+    f"{_HANDLERS}/join/settlement.py": (
+        f"{_UNIT}/join/test_settlement_locks.py",
+        f"{_UNIT}/join/test_settlement_writes.py",
+    ),
     f"{_HANDLERS}/attestors/image/verifier.py": (f"{_UNIT}/attestors/test_image_verifier.py",),
     f"{_HANDLERS}/attestors/discovery/verifier.py": (
-        f"{_UNIT}/attestors/test_discovery.py",
-        f"{_UNIT}/attestors/test_hostile_evidence.py",
+        f"{_UNIT}/attestors/test_discovery_verifier.py",
     ),
-    f"{_HANDLERS}/attestors/cloud_iid/verifier.py": (f"{_UNIT}/attestors/cloud_iid",),
-    f"{_HANDLERS}/attestors/tpm/verifier.py": (f"{_UNIT}/attestors/tpm",),
+    f"{_HANDLERS}/attestors/cloud_iid/verifier.py": (
+        f"{_UNIT}/attestors/cloud_iid/test_admission.py",
+    ),
+    f"{_HANDLERS}/attestors/tpm/verifier.py": (f"{_UNIT}/attestors/tpm/test_verifier.py",),
 }
 """The tests that have to notice, unless others are named: the quickest that show the module's promises."""
 

@@ -260,8 +260,8 @@ def proved(**changes: Any) -> Asked:  # noqa: ANN401 - any field of the proof
 
 
 def test_proof_is_carried_with_the_images_own_place_and_kinds() -> None:
-    """Whose machine it is says the proof, what it may be told says the image."""
-    one = proved()
+    """Whose machine it is says the proof, what it may be told says the image; each has read its words for itself."""
+    one = proved(tenant=TenantId("".join("acme")), pool="".join("web"), site="".join("berlin"))
     one.image = replace(PROVED, once_per_machine=True)
     assert one.verdict() == replace(
         GRANT,

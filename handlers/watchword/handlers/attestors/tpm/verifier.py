@@ -19,7 +19,12 @@ from watchword.handlers.attestors.tpm.algorithms import BANKS
 from watchword.handlers.attestors.tpm.config import Config
 from watchword.handlers.attestors.tpm.credential import SECRET_BYTES, make_credential
 from watchword.handlers.attestors.tpm.endorsement import check_endorsement
-from watchword.handlers.attestors.tpm.evidence import TpmAnswer, TpmChallenge, TpmEvidence
+from watchword.handlers.attestors.tpm.evidence import (
+    Certification,
+    TpmAnswer,
+    TpmChallenge,
+    TpmEvidence,
+)
 from watchword.handlers.attestors.tpm.keys import UnfitKey, check_ak, check_ek
 from watchword.handlers.attestors.tpm.names import Names
 from watchword.handlers.attestors.tpm.policy import (
@@ -135,7 +140,7 @@ class TpmAttestor:
         context.step(
             5, "the state opens for this CSR and role, has not expired, and is for these very keys"
         )
-        state = _opened(context)
+        state = _opened(context)  # compared to its end, so it has no other length either
         if state[2 * _DIGEST :] != names.ek + names.ak_sha256:
             raise refuse("challenge")
         secret, qualified_by = state[:_DIGEST], state[_DIGEST : 2 * _DIGEST]
@@ -168,7 +173,7 @@ class TpmAttestor:
         context.step(9, "a certification of the CSR's own key holds, if there is one")
         context.found(certification=answer.certification is not None)
         if answer.certification is not None:
-            _check_certification(answer, ak, qualified_by, context)
+            _check_certification(answer.certification, ak, qualified_by, context)
             grant = replace(grant, node_key_uri=statement_of(ak))
 
         # Step 10
@@ -194,8 +199,8 @@ class TpmAttestor:
             raise refuse("revoked")
         bound = await context.bindings.get(subject)
         node = None if bound is None else await context.nodes.get(bound)
-        room = self._config.waiting_room
-        place = enrolled or room
+        place = enrolled or self._config.waiting_room
+        at = node or place
         # The core keeps a hardware key to one node: one chip is one node, whatever it tells of its key.
         chip = names.chip
         subjects = (
@@ -203,7 +208,7 @@ class TpmAttestor:
             Subject("ek-key", chip),
             Subject("ak", names.ak_sha256.hex()),
         )
-        if node is None and place is None:
+        if at is None:
             raise refuse("not-enrolled")
         if node is None and enrolled is None:
             if not shown.certificate:
@@ -212,10 +217,6 @@ class TpmAttestor:
         role = node.role if node else enrolled.role if enrolled else context.role
         if role != context.role:
             raise refuse("wrong-role")
-        # Known to be one of the two: see above.
-        at = node or place
-        if at is None:
-            raise refuse("not-enrolled")
         grant = Admission(
             tenant=at.tenant,
             role=context.role,
@@ -288,7 +289,7 @@ def _opened(context: JoinContext) -> bytes:
         state = context.open_state()
     except SealBroken:
         raise refuse("challenge") from None
-    if state is None or len(state) != 4 * _DIGEST:
+    if state is None:
         raise refuse("challenge")
     return state
 
@@ -305,11 +306,8 @@ def _quote(answer: TpmAnswer, ak: Public, qualified_by: bytes) -> Quote:
 
 
 def _check_certification(
-    answer: TpmAnswer, ak: Public, qualified_by: bytes, context: JoinContext
+    said: Certification, ak: Public, qualified_by: bytes, context: JoinContext
 ) -> None:
-    said = answer.certification
-    if said is None:
-        return
     try:
         check_certified(
             said.area, said.attest, said.signature, ak, qualified_by, context.public_key
