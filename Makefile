@@ -55,8 +55,9 @@ demo: $(STAMP) ## the same, and machines that join
 
 # Two at a time: most tests wait for a server. Each has a Kafka and a PostgreSQL of its own, and both must
 # name the tests alike, sets in a name included.
+# In the order of the folders: whole deployments come first, so that nobody waits for one of them at the end.
 test: $(STAMP) ## all tests but benchmarks and faults; ARGS= goes to pytest
-	PYTHONHASHSEED=0 $(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+	PYTHONHASHSEED=0 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(STAMP) ## formatting, lint, types, and who may import whom
 	$(BIN)/ruff format --check .

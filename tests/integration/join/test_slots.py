@@ -7,6 +7,7 @@ import pytest
 
 from watchword.handlers.join.rows import Bucket
 from watchword.handlers.store.connection import Connection, Database
+from watchword.handlers.store.joins import PostgresJoinStore
 from watchword.handlers.store.slots import EXEMPT, Learned, SlotLimits, Slots
 
 pytestmark = pytest.mark.postgres
@@ -115,6 +116,40 @@ async def test_full_bucket_is_not_asked_for_again(connection: Connection) -> Non
     assert await claim(slots, connection, {HOT: 1}) == {}
     await connection.execute("DROP TABLE refusal_slots")
     assert await claim(slots, connection, {HOT: 1}) == {}
+
+
+async def test_nobody_waits_for_the_batch_that_meets_a_reason_first(database: str) -> None:
+    """In a new deployment every reason is new, to all workers at once: each would wait for another's whole batch."""
+    server = Database(database, application_name="slots")
+    stores = [PostgresJoinStore(server, Slots(LIMITS)) for _ in range(2)]
+    first, second = [await store.session() for store in stores]
+    try:
+        await first.begin()
+        await second.begin()
+        assert await first.claim_slots({HOT: 1}) == {HOT: 1}
+        async with asyncio.timeout(1):
+            assert await second.claim_slots({HOT: 1}) == {HOT: 1}
+    finally:
+        for store, session in zip(stores, (first, second), strict=True):
+            await session.rollback()
+            await store.release(session, broken=False)
+            await store.close()
+
+
+async def test_a_new_bucket_is_there_although_its_batch_was_rolled_back(
+    database: str, connection: Connection
+) -> None:
+    """What is remembered as made has to be there: else a reason would never be told again."""
+    store = PostgresJoinStore(Database(database, application_name="slots"), Slots(LIMITS))
+    session = await store.session()
+    for _ in range(2):
+        await session.begin()
+        assert await session.claim_slots({HOT: LIMITS.per_reason}) == {HOT: LIMITS.per_reason}
+        await session.rollback()
+    await store.release(session, broken=False)
+    await store.close()
+
+    assert await connection.fetchval("SELECT count(*) FROM refusal_slots WHERE reason <> '*'") == 8
 
 
 async def test_nobody_waits_and_nobody_passes_the_bound(database: str) -> None:

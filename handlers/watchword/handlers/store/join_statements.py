@@ -54,6 +54,7 @@ class AttemptStatements:
 class SlotStatements:
     """One field for each statement of refusal slots."""
 
+    lacking: str
     make: str
     claim: str
     reopens: str

@@ -280,6 +280,7 @@ class PostgresJoinStore:
         """Open nothing yet."""
         self._database = database
         self._slots = slots
+        slots.connect = database.connect
         self._idle: list[JoinSession] = []
         self._lanes = asyncio.Semaphore(2)
         self._in_lane: set[int] = set()

@@ -2,12 +2,14 @@
 
 A bucket is (tenant stream, attestor, reason); it has as many rows as the window may publish. A detail
 needs a row whose last claim is older than the window. Nobody waits (SKIP LOCKED), a rollback gives
-rows back, and a process that found a bucket full does not ask again until its oldest claim has aged.
+rows back, and a process that found a bucket full does not ask again until its oldest claim has aged. Rows of a
+new bucket are made in a transaction of their own: made in the batch's, they would have whoever meets the same
+new bucket wait for that batch.
 """
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from watchword.handlers.join.rows import Bucket
@@ -17,6 +19,11 @@ from watchword.handlers.store.translate import FOREIGN, translate
 
 EXEMPT = 5
 """The first slots of a reason stay outside the attestor's common bucket, so that noise hides no reason."""
+
+Connect = Callable[[], Awaitable[Connection]]
+
+_MAKE_LOCK = 0x736C6F7473
+"""The advisory lock of whoever makes slots (`slots` in ASCII)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,8 @@ class Slots:
     ) -> None:
         """`monotonic` gives seconds; it only spares queries and never opens a bucket early."""
         self.limits = limits
+        self.connect: Connect | None = None
+        """Opens the connection on which new buckets are made; without it they are made in the transaction that claims."""
         self._monotonic = monotonic
         self._made: set[Bucket] = set()
         self._closed_until: dict[Bucket, float] = {}
@@ -93,16 +102,38 @@ class Slots:
         self, connection: Connection, buckets: Mapping[Bucket, int], learned: Learned
     ) -> None:
         wanted = set(buckets) | {(tenant, attestor, "*") for tenant, attestor, _ in buckets}
-        if missing := sorted(wanted - self._made):
-            await connection.execute(
-                SLOTS.make,
-                [bucket[0] for bucket in missing],
-                [bucket[1] for bucket in missing],
-                [bucket[2] for bucket in missing],
-                self.limits.per_reason,
-                self.limits.per_attestor,
-            )
-            learned.made.update(missing)
+        if not (unknown := wanted - self._made):
+            return
+        missing = await self._lacking(connection, unknown)
+        if self.connect is None:
+            await self._insert(connection, missing)
+            learned.made.update(unknown)
+            return
+        if missing:
+            await self._make_apart(self.connect, missing)
+        self._made |= unknown
+
+    async def _lacking(self, connection: Connection, buckets: set[Bucket]) -> list[Bucket]:
+        rows = await connection.fetch(SLOTS.lacking, *self._columns(sorted(buckets)))
+        return sorted((row[0], row[1], row[2]) for row in rows)
+
+    async def _make_apart(self, connect: Connect, missing: list[Bucket]) -> None:
+        own = await connect()
+        try:
+            async with own.transaction():
+                await own.execute("SELECT pg_advisory_xact_lock($1)", _MAKE_LOCK)
+                await self._insert(own, missing)
+        except BaseException:
+            own.terminate()
+            raise
+        await own.close()
+
+    async def _insert(self, connection: Connection, buckets: list[Bucket]) -> None:
+        await connection.execute(SLOTS.make, *self._columns(buckets))
+
+    def _columns(self, buckets: list[Bucket]) -> tuple[object, ...]:
+        columns = ([bucket[at] for bucket in buckets] for at in range(3))
+        return (*columns, self.limits.per_reason, self.limits.per_attestor)
 
     async def _close(
         self, connection: Connection, full: list[Bucket], now: float, learned: Learned

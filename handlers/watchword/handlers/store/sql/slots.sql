@@ -1,9 +1,17 @@
+-- lacking
+-- The buckets that have not all their slots; $4 and $5 as below. It waits for nobody.
+SELECT tenant, attestor, reason FROM unnest($1::text[], $2::text[], $3::text[]) AS bucket (tenant, attestor, reason)
+WHERE NOT EXISTS (SELECT FROM refusal_slots s WHERE s.tenant = bucket.tenant AND s.attestor = bucket.attestor AND s.reason = bucket.reason
+    AND s.slot = CASE bucket.reason WHEN '*' THEN $5::int ELSE $4::int END);
+
 -- make
--- Give buckets their slots; $4 is how many a bucket of one reason has, $5 one of all reasons ('*').
+-- Give buckets their slots; $4 is how many a bucket of one reason has, $5 one of all reasons ('*'). A slot that is there is
+-- left out beforehand: ON CONFLICT alone would wait for whoever is just claiming it.
 INSERT INTO refusal_slots (tenant, attestor, reason, slot)
 SELECT tenant, attestor, reason, slot
 FROM unnest($1::text[], $2::text[], $3::text[]) AS bucket (tenant, attestor, reason),
     generate_series(1, CASE reason WHEN '*' THEN $5::int ELSE $4::int END) AS slot
+WHERE NOT EXISTS (SELECT FROM refusal_slots s WHERE s.tenant = bucket.tenant AND s.attestor = bucket.attestor AND s.reason = bucket.reason AND s.slot = slot.slot)
 ORDER BY tenant, attestor, reason, slot
 ON CONFLICT DO NOTHING;
 
