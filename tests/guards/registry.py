@@ -96,6 +96,12 @@ GUARDS: tuple[Guard, ...] = (
         "tests/integration/join/test_slots.py::test_bucket_grants_up_to_its_bound",
     ),
     Guard(
+        "slots are made apart",
+        "5",
+        "slots_are_made_in_the_batch",
+        "tests/integration/join/test_slots.py::test_nobody_waits_for_the_batch_that_meets_a_reason_first",
+    ),
+    Guard(
         "exempt slots",
         "5",
         "no_slot_is_exempt",

@@ -160,6 +160,21 @@ def slots_are_not_claimed() -> None:
     _replace(slots.Slots, "claim", claim)
 
 
+def slots_are_made_in_the_batch() -> None:
+    """Make a new bucket's slots in the transaction that claims them."""
+    _replace(
+        joins.PostgresJoinStore, "__init__", _without_a_maker(joins.PostgresJoinStore.__init__)
+    )
+
+
+def _without_a_maker(init: Any) -> Any:  # noqa: ANN401
+    def made(self: Any, database: object, found: Any) -> None:  # noqa: ANN401
+        init(self, database, found)
+        found.connect = None
+
+    return made
+
+
 def no_slot_is_exempt() -> None:
     """Let noise of one reason use up what the others need."""
     _replace(slots, "EXEMPT", 0)
@@ -239,6 +254,7 @@ SWITCHES: dict[str, Callable[[], None]] = {
         approvals_are_for_anything,
         decisions_are_about_anything,
         slots_are_not_claimed,
+        slots_are_made_in_the_batch,
         no_slot_is_exempt,
         nobodys_refusals_are_a_tenants,
         periods_forget_what_came_before,
