@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from watchword.handlers import windows
@@ -10,6 +10,8 @@ from watchword.handlers.join import approvals, deciding, outcomes, reading, recl
 from watchword.handlers.join.rows import Pair
 from watchword.handlers.operators import requests as operator_requests
 from watchword.handlers.store import joins, keeper, slots
+from watchword.handlers.store.join_reads import columns
+from watchword.handlers.store.join_statements import SLOTS
 from watchword.schemas import requests
 from watchword.schemas.traceparent import trace_id_of
 from watchword.streams.tracing import sdk
@@ -162,17 +164,13 @@ def slots_are_not_claimed() -> None:
 
 def slots_are_made_in_the_batch() -> None:
     """Make a new bucket's slots in the transaction that claims them."""
-    _replace(
-        joins.PostgresJoinStore, "__init__", _without_a_maker(joins.PostgresJoinStore.__init__)
-    )
 
+    async def make(self: Any, connection: Any, buckets: Iterable[Any]) -> None:  # noqa: ANN401
+        of_buckets = columns(list(buckets), 3)
+        sizes = (self.limits.per_reason, self.limits.per_attestor)
+        await connection.execute(SLOTS.make, *of_buckets, *sizes)
 
-def _without_a_maker(init: Any) -> Any:  # noqa: ANN401
-    def made(self: Any, database: object, found: Any) -> None:  # noqa: ANN401
-        init(self, database, found)
-        found.connect = None
-
-    return made
+    _replace(slots.Slots, "_make", make)
 
 
 def no_slot_is_exempt() -> None:

@@ -34,7 +34,7 @@ from watchword.handlers.service import JoinClock, JoinEvents, JoinSeams, create_
 from watchword.handlers.store.author_roles import create_author_role
 from watchword.handlers.store.connection import Database
 from watchword.handlers.store.joins import PostgresJoinStore
-from watchword.handlers.store.slots import SlotLimits, Slots
+from watchword.handlers.store.slots import SlotLimits
 from watchword.schemas.canonical import b64
 from watchword.schemas.ids import AttestorId, Role
 from watchword.schemas.requests import Claims, JoinRequest
@@ -266,7 +266,7 @@ async def join_bench(  # noqa: PLR0913 - what a test may change
     made.signer = signer(made.signer)
     extra = list(attestors)
     store = PostgresJoinStore(
-        Database(dsn, application_name="watchword-test"), Slots(limits or SlotLimits())
+        Database(dsn, application_name="watchword-test"), limits or SlotLimits()
     )
     engine = create_join_service(
         store,

@@ -17,7 +17,7 @@ from watchword.handlers.join.records import Incoming
 from watchword.handlers.service import JoinClock, JoinEvents, JoinSeams, create_join_service
 from watchword.handlers.store.connection import Database
 from watchword.handlers.store.joins import PostgresJoinStore
-from watchword.handlers.store.slots import SlotLimits, Slots
+from watchword.handlers.store.slots import SlotLimits
 from watchword.schemas.ids import AttestorId, TenantId
 
 
@@ -59,7 +59,7 @@ def _worker(
 async def _judge(
     dsn: str, keys: KeyMaterial, authority: bytes, request: bytes, pipe: Connection
 ) -> None:
-    store = PostgresJoinStore(Database(dsn, application_name="killed"), Slots(SlotLimits()))
+    store = PostgresJoinStore(Database(dsn, application_name="killed"), SlotLimits())
     service = create_join_service(
         store,
         JoinClock(),

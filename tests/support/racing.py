@@ -44,7 +44,7 @@ from watchword.handlers.join.records import Answer, Incoming
 from watchword.handlers.service import JoinClock, JoinEvents, JoinSeams, create_join_service
 from watchword.handlers.store.connection import Database
 from watchword.handlers.store.joins import PostgresJoinStore
-from watchword.handlers.store.slots import SlotLimits, Slots
+from watchword.handlers.store.slots import SlotLimits
 from watchword.schemas.ids import AttestorId
 
 APPLICATION = "watchword-race"
@@ -239,7 +239,7 @@ async def _judge_all(
     dsn: str, keys: KeyMaterial, number: int, partitions: list[list[bytes]], race: Race
 ) -> None:
     attestors = [ScriptedToken(), Scripted("scripted"), Scripted("lane", uses_tx=True)]
-    store = PostgresJoinStore(Database(dsn, application_name=APPLICATION), Slots(LIMITS))
+    store = PostgresJoinStore(Database(dsn, application_name=APPLICATION), LIMITS)
     engine = create_join_service(
         store,
         JoinClock(),

@@ -32,7 +32,7 @@ from watchword.handlers.store.connection import Connection, Database
 from watchword.handlers.store.join_reads import columns, request_rows
 from watchword.handlers.store.join_statements import JOINS, REQUESTS
 from watchword.handlers.store.life_writes import LifeWrites
-from watchword.handlers.store.slots import Learned, Slots
+from watchword.handlers.store.slots import Learned, SlotLimits, Slots
 from watchword.handlers.store.translate import FOREIGN
 
 BAN_LOCK = 0x62616E73
@@ -276,11 +276,10 @@ class JoinSession(LifeWrites, AttemptWrites, AuthorSql):
 class PostgresJoinStore:
     """Sessions on PostgreSQL; implements `join.ports.JoinStore`."""
 
-    def __init__(self, database: Database, slots: Slots) -> None:
+    def __init__(self, database: Database, limits: SlotLimits) -> None:
         """Open nothing yet."""
         self._database = database
-        self._slots = slots
-        slots.connect = database.connect
+        self._slots = Slots(limits, database.connect)
         self._idle: list[JoinSession] = []
         self._lanes = asyncio.Semaphore(2)
         self._in_lane: set[int] = set()

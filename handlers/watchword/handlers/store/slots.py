@@ -9,11 +9,12 @@ new bucket wait for that batch.
 
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from watchword.handlers.join.rows import Bucket
 from watchword.handlers.store.connection import Connection
+from watchword.handlers.store.join_reads import columns
 from watchword.handlers.store.join_statements import SLOTS
 from watchword.handlers.store.translate import FOREIGN, translate
 
@@ -21,6 +22,9 @@ EXEMPT = 5
 """The first slots of a reason stay outside the attestor's common bucket, so that noise hides no reason."""
 
 Connect = Callable[[], Awaitable[Connection]]
+
+_WIDTH = 3
+"""Of a bucket: tenant, attestor, reason."""
 
 _MAKE_LOCK = 0x736C6F7473
 """The advisory lock of whoever makes slots (`slots` in ASCII)."""
@@ -39,7 +43,6 @@ class SlotLimits:
 class Learned:
     """What one transaction has seen of buckets. True for others only once it has committed."""
 
-    made: set[Bucket] = field(default_factory=set[Bucket])
     closed_until: dict[Bucket, float] = field(default_factory=dict[Bucket, float])
     gone: set[Bucket] = field(default_factory=set[Bucket])
 
@@ -48,19 +51,24 @@ class Slots:
     """Claims slots; one object per process, because it remembers which buckets are closed."""
 
     def __init__(
-        self, limits: SlotLimits, *, monotonic: Callable[[], float] = time.monotonic
+        self,
+        limits: SlotLimits,
+        connect: Connect,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`monotonic` gives seconds; it only spares queries and never opens a bucket early."""
+        """`connect` opens the connection on which new buckets are made.
+
+        `monotonic` gives seconds; it only spares queries and never opens a bucket early.
+        """
         self.limits = limits
-        self.connect: Connect | None = None
-        """Opens the connection on which new buckets are made; without it they are made in the transaction that claims."""
+        self._connect = connect
         self._monotonic = monotonic
         self._made: set[Bucket] = set()
         self._closed_until: dict[Bucket, float] = {}
 
     def remember(self, learned: Learned) -> None:
         """Take over what a transaction learned, now that it has committed."""
-        self._made |= learned.made
         self._made -= learned.gone
         self._closed_until.update(learned.closed_until)
 
@@ -77,12 +85,10 @@ class Slots:
         if not asked:
             return {}
         try:
-            await self._make(connection, asked, learned)
+            await self._make(connection, asked)
             rows = await connection.fetch(
                 SLOTS.claim,
-                [bucket[0] for bucket in asked],
-                [bucket[1] for bucket in asked],
-                [bucket[2] for bucket in asked],
+                *columns(list(asked), _WIDTH),
                 list(asked.values()),
                 self.limits.window_s,
                 EXEMPT,
@@ -98,51 +104,33 @@ class Slots:
             raise translate(error) from error
         return granted
 
-    async def _make(
-        self, connection: Connection, buckets: Mapping[Bucket, int], learned: Learned
-    ) -> None:
+    async def _make(self, connection: Connection, buckets: Collection[Bucket]) -> None:
         wanted = set(buckets) | {(tenant, attestor, "*") for tenant, attestor, _ in buckets}
         if not (unknown := wanted - self._made):
             return
-        missing = await self._lacking(connection, unknown)
-        if self.connect is None:
-            await self._insert(connection, missing)
-            learned.made.update(unknown)
-            return
-        if missing:
-            await self._make_apart(self.connect, missing)
+        sizes = (self.limits.per_reason, self.limits.per_attestor)
+        rows = await connection.fetch(SLOTS.lacking, *columns(list(unknown), _WIDTH), *sizes)
+        if rows:
+            await self._apart(SLOTS.make, *columns([tuple(row) for row in rows], _WIDTH), *sizes)
         self._made |= unknown
 
-    async def _lacking(self, connection: Connection, buckets: set[Bucket]) -> list[Bucket]:
-        rows = await connection.fetch(SLOTS.lacking, *self._columns(sorted(buckets)))
-        return sorted((row[0], row[1], row[2]) for row in rows)
-
-    async def _make_apart(self, connect: Connect, missing: list[Bucket]) -> None:
-        own = await connect()
+    async def _apart(self, statement: str, *arguments: object) -> None:
+        own = await self._connect()
         try:
             async with own.transaction():
                 await own.execute("SELECT pg_advisory_xact_lock($1)", _MAKE_LOCK)
-                await self._insert(own, missing)
+                await own.execute(statement, *arguments)
         except BaseException:
             own.terminate()
             raise
         await own.close()
-
-    async def _insert(self, connection: Connection, buckets: list[Bucket]) -> None:
-        await connection.execute(SLOTS.make, *self._columns(buckets))
-
-    def _columns(self, buckets: list[Bucket]) -> tuple[object, ...]:
-        columns = ([bucket[at] for bucket in buckets] for at in range(3))
-        return (*columns, self.limits.per_reason, self.limits.per_attestor)
 
     async def _close(
         self, connection: Connection, full: list[Bucket], now: float, learned: Learned
     ) -> None:
         rows = await connection.fetch(
             SLOTS.reopens,
-            [bucket[0] for bucket in full],
-            [bucket[1] for bucket in full],
-            [bucket[2] for bucket in full],
+            *columns(full, _WIDTH),
             self.limits.window_s,
             EXEMPT,
             self.limits.per_reason,

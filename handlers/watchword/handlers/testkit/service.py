@@ -36,7 +36,7 @@ from watchword.handlers.store.author_roles import create_author_role
 from watchword.handlers.store.connection import Database
 from watchword.handlers.store.joins import PostgresJoinStore
 from watchword.handlers.store.plugin_migrations import migrate_plugin
-from watchword.handlers.store.slots import SlotLimits, Slots
+from watchword.handlers.store.slots import SlotLimits
 from watchword.handlers.testkit.machine import Machine
 from watchword.schemas.responses import TYP_RESPONSE, JoinResponse
 
@@ -132,7 +132,7 @@ class ServiceUnderTest:
     def _opened(self) -> tuple[PostgresJoinStore, Engine]:
         store = PostgresJoinStore(
             Database(self.dsn, application_name="watchword-testkit"),
-            Slots(SlotLimits()),
+            SlotLimits(),
         )
         engine = create_join_service(
             store,

@@ -18,7 +18,7 @@ from watchword.handlers.metered import metered
 from watchword.handlers.service import JoinClock, JoinEvents, JoinSeams, create_join_service
 from watchword.handlers.store.connection import Database
 from watchword.handlers.store.joins import PostgresJoinStore
-from watchword.handlers.store.slots import SlotLimits, Slots
+from watchword.handlers.store.slots import SlotLimits
 from watchword.schemas.ids import AttestorId
 from watchword.schemas.topics import JOIN_REQUESTS
 from watchword.streams import failpoints
@@ -104,8 +104,8 @@ async def judging(
     async with AsyncExitStack() as stack:
         database = Database(url, application_name=f"watchword-worker {settings.worker.name}"[:63])
         stack.push_async_callback(database.close)
-        slots = Slots(SlotLimits(refusals.limit, refusals.attestor_limit, refusals.window_s))
-        store = PostgresJoinStore(database, slots)
+        limits = SlotLimits(refusals.limit, refusals.attestor_limit, refusals.window_s)
+        store = PostgresJoinStore(database, limits)
         stack.push_async_callback(store.close)
         signer = SocketSigner(settings.signer.socket)
         stack.push_async_callback(signer.close)
