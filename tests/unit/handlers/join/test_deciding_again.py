@@ -26,6 +26,7 @@ from tests.support.deciding import (
     uses,
     world,
 )
+from tests.support.locked_commands import locked
 from watchword.handlers.attestor import Admission, Approval, Staged, Subject
 from watchword.handlers.errors import Refused, tried_digest
 from watchword.handlers.join.approvals import ApprovalRules, Waiting, new_request
@@ -49,7 +50,6 @@ from watchword.handlers.join.deciding import (
 )
 from watchword.handlers.join.rows import (
     CertificateRow,
-    CommandRow,
     GrantRow,
     LockedCommand,
     NodeRow,
@@ -461,26 +461,7 @@ def test_theft_revokes_once_for_each_certificate() -> None:
 
 
 def command() -> LockedCommand:
-    row = CommandRow(
-        id=UUID(int=3),
-        node_id=NODE,
-        tenant="acme",
-        kind="disk.wipe",
-        payload_sha256=bytes(32),
-        payload_bytes=1,
-        state="queued",
-        version=1,
-        reason=None,
-        exit_status=None,
-        enqueued_at=NOW,
-        enqueued_by="ada",
-        why="a test",
-        expires_at=NOW + MOMENT,
-        dispatched_at=None,
-        certificate_serial=None,
-        ended_at=None,
-    )
-    return LockedCommand(row, b"x", b"\x0f" * 16, None)
+    return locked(id=UUID(int=3), node_id=NODE, expires_at=NOW + MOMENT)
 
 
 def test_node_is_told_what_waits_for_it() -> None:

@@ -1,42 +1,16 @@
 """What becomes of a node's commands when it asks: each of them, and in their order."""
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
-from uuid_utils.compat import uuid7
 
-from tests.support.crypto import NODE_ID, NOW
+from tests.support.crypto import NOW
+from tests.support.locked_commands import locked
 from watchword.handlers.join.dispatching import as_command, dispatch, still_allowed
-from watchword.handlers.join.rows import CommandRow, LockedCommand
+from watchword.handlers.join.rows import LockedCommand
 from watchword.handlers.kinds import BUILT_IN
 from watchword.schemas.commands import MAX_PAYLOAD_BYTES, MAX_SENT, MAX_SENT_BYTES, Report
-
-
-def locked(*, kinds: Any = None, payload: bytes = b"x", **row: Any) -> LockedCommand:  # noqa: ANN401
-    """Return a queued command of a node that may be told anything."""
-    made = CommandRow(
-        id=UUID(str(uuid7())),
-        node_id=UUID(NODE_ID),
-        tenant="acme",
-        kind="disk.wipe",
-        payload_sha256=bytes(32),
-        payload_bytes=len(payload),
-        state="queued",
-        version=1,
-        reason=None,
-        exit_status=None,
-        enqueued_at=NOW,
-        enqueued_by="ada",
-        why="a test",
-        expires_at=NOW + timedelta(hours=1),
-        dispatched_at=None,
-        certificate_serial=None,
-        ended_at=None,
-    )
-    return LockedCommand(replace(made, **row), payload, b"\x0f" * 16, kinds)
 
 
 def decided(*commands: LockedCommand, reports: Any = (), is_live: bool = True) -> Any:  # noqa: ANN401

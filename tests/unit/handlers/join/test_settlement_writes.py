@@ -19,6 +19,7 @@ from tests.support.deciding import (
     node,
     said,
 )
+from tests.support.locked_commands import locked
 from tests.support.settling import (
     FIRST,
     GRANTS,
@@ -38,7 +39,6 @@ from watchword.handlers.join.approvals import key_of
 from watchword.handlers.join.candidate import Again, Candidate, Refusal, Renewal, Theft
 from watchword.handlers.join.deciding import csr_claim, key_claim
 from watchword.handlers.join.rows import (
-    CommandRow,
     GrantRow,
     InboxClaim,
     LockedCommand,
@@ -264,26 +264,7 @@ def renewal() -> Renewal:
 
 
 def command(kind: str = "disk.wipe") -> LockedCommand:
-    row = CommandRow(
-        id=UUID(int=3),
-        node_id=NODE,
-        tenant="acme",
-        kind=kind,
-        payload_sha256=bytes(32),
-        payload_bytes=1,
-        state="queued",
-        version=1,
-        reason=None,
-        exit_status=None,
-        enqueued_at=NOW,
-        enqueued_by="ada",
-        why="a test",
-        expires_at=LATER,
-        dispatched_at=None,
-        certificate_serial=None,
-        ended_at=None,
-    )
-    return LockedCommand(row, b"x", b"\x0f" * 16, None)
+    return locked(id=UUID(int=3), node_id=NODE, kind=kind, expires_at=LATER)
 
 
 def types(asked: Asked) -> list[str]:
