@@ -348,6 +348,12 @@ GUARDS: tuple[Guard, ...] = (
         "tests/unit/handlers/join/test_patience.py::test_five_in_a_row_and_only_in_a_row_rest_the_attestor",
     ),
     Guard(
+        "nobody waits for a good-bye",
+        "10",
+        "good_byes_are_waited_for",
+        "tests/integration/store/test_hanging_up.py",
+    ),
+    Guard(
         "a stall is no author's",
         "1",
         "stalls_are_the_authors",

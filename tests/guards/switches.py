@@ -9,7 +9,7 @@ from watchword.handlers import windows
 from watchword.handlers.join import approvals, deciding, outcomes, reading, reclaim, settlement
 from watchword.handlers.join.rows import Pair
 from watchword.handlers.operators import requests as operator_requests
-from watchword.handlers.store import joins, keeper, slots
+from watchword.handlers.store import connection, joins, keeper, slots
 from watchword.handlers.store.join_reads import columns
 from watchword.handlers.store.join_statements import SLOTS
 from watchword.schemas import requests
@@ -173,6 +173,11 @@ def slots_are_made_in_the_batch() -> None:
     _replace(slots.Slots, "_make", make)
 
 
+def good_byes_are_waited_for() -> None:
+    """Hang up as long as the server takes to say good-bye."""
+    _replace(connection, "_CLOSE_SECONDS", 3600)
+
+
 def no_slot_is_exempt() -> None:
     """Let noise of one reason use up what the others need."""
     _replace(slots, "EXEMPT", 0)
@@ -253,6 +258,7 @@ SWITCHES: dict[str, Callable[[], None]] = {
         decisions_are_about_anything,
         slots_are_not_claimed,
         slots_are_made_in_the_batch,
+        good_byes_are_waited_for,
         no_slot_is_exempt,
         nobodys_refusals_are_a_tenants,
         periods_forget_what_came_before,

@@ -28,6 +28,10 @@ BY_KEY: Final = {"enable_seqscan": "off"}
 to be empty reads it whole as it grows. Seen in a profile; on tables that nobody has analyzed it makes no difference."""
 
 
+_CLOSE_SECONDS = 1
+"""Less than a session may idle in a transaction: who hangs up may have one open beside it."""
+
+
 class Database:
     """Where PostgreSQL is, and how to get a connection to it."""
 
@@ -90,7 +94,20 @@ class Database:
             return self._pool
 
     async def close(self) -> None:
-        """Close what `transaction` opened."""
-        if self._pool is not None:
-            await self._pool.close()
-            self._pool = None
+        """Close what `transaction` opened; what does not close in 1 s is cut off."""
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await pool.close()
+        except (*FOREIGN, TimeoutError):
+            pool.terminate()
+
+
+async def hang_up(connection: Connection) -> None:
+    """Close a connection, or cut it off: a server that stands still answers no good-bye, and nobody waits for it."""
+    try:
+        await connection.close(timeout=_CLOSE_SECONDS)
+    except (*FOREIGN, TimeoutError):
+        connection.terminate()

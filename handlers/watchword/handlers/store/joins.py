@@ -6,8 +6,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import asyncpg
-
 from watchword.handlers.errors import StoreUnavailable
 from watchword.handlers.join.ports import Session
 from watchword.handlers.join.rows import (
@@ -28,7 +26,7 @@ from watchword.handlers.journal import Entry
 from watchword.handlers.store import journal
 from watchword.handlers.store.attempts import AttemptWrites
 from watchword.handlers.store.author_sql import AuthorSql
-from watchword.handlers.store.connection import Connection, Database
+from watchword.handlers.store.connection import Connection, Database, hang_up
 from watchword.handlers.store.join_reads import columns, request_rows
 from watchword.handlers.store.join_statements import JOINS, REQUESTS
 from watchword.handlers.store.life_writes import LifeWrites
@@ -219,9 +217,6 @@ class JoinSession(LifeWrites, AttemptWrites, AuthorSql):
         except FOREIGN as error:
             raise self._translated(error) from error
 
-    # The lane of attestors that bring their own SQL. Textual savepoints: asyncpg's nested
-    # transactions would release one that an author's error has already undone.
-
     # Joins that wait for an operator
 
     async def claim_requests(
@@ -262,6 +257,9 @@ class JoinSession(LifeWrites, AttemptWrites, AuthorSql):
             )
         if consumed:
             await self._execute(REQUESTS.consume, *columns(list(consumed), 3))
+
+    # The lane of attestors that bring their own SQL. Textual savepoints: asyncpg's nested
+    # transactions would release one that an author's error has already undone.
 
     async def savepoint(self) -> None:
         """See `join.ports.Session`."""
@@ -324,7 +322,4 @@ class PostgresJoinStore:
         self._closed = True
         idle, self._idle = self._idle, []
         for session in idle:
-            try:
-                await session.connection.close(timeout=2)
-            except (*FOREIGN, TimeoutError, asyncpg.InterfaceError):
-                session.connection.terminate()
+            await hang_up(session.connection)

@@ -13,6 +13,7 @@ from typing import Literal
 import asyncpg
 
 from watchword.handlers.errors import ConfigRefused
+from watchword.handlers.store.connection import hang_up
 from watchword.handlers.store.translate import translated
 
 Half = Literal["pre", "post"]
@@ -72,7 +73,7 @@ async def status(dsn: str) -> list[Migration]:
             await connection.execute(_BOOTSTRAP)
             return await _compared(connection)
         finally:
-            await connection.close()
+            await hang_up(connection)
 
 
 async def migrate(dsn: str, *, half: Half | None = None) -> list[Migration]:
@@ -100,7 +101,7 @@ async def migrate(dsn: str, *, half: Half | None = None) -> list[Migration]:
                 done.append(migration)
             return done
         finally:
-            await connection.close()
+            await hang_up(connection)
 
 
 async def _apply(connection: "asyncpg.Connection[asyncpg.Record]", migration: Migration) -> None:

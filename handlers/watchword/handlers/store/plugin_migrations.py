@@ -17,7 +17,7 @@ import asyncpg
 from watchword.handlers.definition import MOST_ID_CHARACTERS_WITH_SQL, author_role
 from watchword.handlers.errors import ConfigRefused
 from watchword.handlers.store.author_roles import make_role
-from watchword.handlers.store.connection import Connection
+from watchword.handlers.store.connection import Connection, hang_up
 from watchword.handlers.store.translate import translated
 from watchword.schemas.requests import ATTESTOR_ID
 
@@ -125,7 +125,7 @@ async def plugin_status(dsn: str, attestor: str, package: str) -> list[PluginMig
             await connection.execute(_BOOTSTRAP)
             return await _compared(connection, attestor, package)
         finally:
-            await connection.close()
+            await hang_up(connection)
 
 
 async def migrate_plugin(dsn: str, attestor: str, package: str) -> list[PluginMigration]:
@@ -154,7 +154,7 @@ async def migrate_plugin(dsn: str, attestor: str, package: str) -> list[PluginMi
                 await _apply(connection, one, role)
             return missing
         finally:
-            await connection.close()
+            await hang_up(connection)
 
 
 async def _apply(connection: Connection, migration: PluginMigration, role: str) -> None:

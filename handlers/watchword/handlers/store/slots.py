@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from watchword.handlers.join.rows import Bucket
-from watchword.handlers.store.connection import Connection
+from watchword.handlers.store.connection import Connection, hang_up
 from watchword.handlers.store.join_reads import columns
 from watchword.handlers.store.join_statements import SLOTS
 from watchword.handlers.store.translate import FOREIGN, translate
@@ -123,7 +123,7 @@ class Slots:
         except BaseException:
             own.terminate()
             raise
-        await own.close()
+        await hang_up(own)
 
     async def _close(
         self, connection: Connection, full: list[Bucket], now: float, learned: Learned
