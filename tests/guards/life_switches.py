@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from watchword.handlers.errors import Refused
-from watchword.handlers.explain import past, trace
+from watchword.handlers.explain import moments, past, trace
 from watchword.handlers.join import deciding, dispatching, holding, reclaim, renewing
 from watchword.handlers.join.candidate import Refusal
 from watchword.handlers.join.reading import Nodes
@@ -146,6 +146,11 @@ def explanations_see_today() -> None:
     _replace(past.Tail, "touched_node", touched_node)
 
 
+def what_was_stamped_was_seen() -> None:
+    """Take every transaction for committed at the time that it is stamped with."""
+    _replace(moments, "_MOST_IN_DOUBT", 0)
+
+
 def scratch_is_committed() -> None:
     """Keep what authors' statements do while somebody explains."""
 
@@ -195,6 +200,7 @@ LIFE_SWITCHES: dict[str, Callable[[], None]] = {
         handlers_may_be_anybodys,
         named_certificates_are_read_once,
         explanations_see_today,
+        what_was_stamped_was_seen,
         scratch_is_committed,
         facts_are_shown_as_they_are,
         purges_forget_uses,

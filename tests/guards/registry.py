@@ -306,6 +306,12 @@ GUARDS: tuple[Guard, ...] = (
         "tests/integration/explain/test_verdicts.py::test_each_attestor_and_what_became_of_its_nodes",
     ),
     Guard(
+        "explanations know of commits that come late",
+        "3",
+        "what_was_stamped_was_seen",
+        "tests/integration/explain/test_in_between.py::test_a_ban_that_had_not_committed_when_the_attempt_began",
+    ),
+    Guard(
         "scratch is rolled back",
         "3",
         "scratch_is_committed",

@@ -8,8 +8,9 @@ from typing import Any
 from tests.support.joins import ANYTHING, Bench
 from watchword.handlers.attestors.join_token.verifier import JoinTokenAttestor
 from watchword.handlers.crypto.join_crypto import JoinCrypto
-from watchword.handlers.explain.explaining import Explainer, Stored
+from watchword.handlers.explain.explaining import Explainer
 from watchword.handlers.explain.explanation import Explanation
+from watchword.handlers.explain.moments import Stored
 from watchword.handlers.explain.past import Tail
 from watchword.handlers.join.approvals import ApprovalRules
 from watchword.handlers.join.candidate import Candidate

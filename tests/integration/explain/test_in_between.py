@@ -1,6 +1,8 @@
 """What came between the first look at a request and its locks is explained as it was met."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from uuid import UUID
 
 import pytest
@@ -8,12 +10,13 @@ import pytest
 from tests.support.explaining import Asked, disagreements, explain_all, explainer
 from tests.support.joins import join_bench, keys
 from tests.support.renewals import joined, reasons
+from tests.support.waiting import until_true
 from watchword.handlers.crypto.profile import CertificateOrder, IssuedCertificate
 from watchword.handlers.crypto.signer import Signer
 from watchword.handlers.operators.actor import Actor
 from watchword.handlers.operators.bans import ban_nodes
 from watchword.handlers.operators.standing import SeenNode
-from watchword.handlers.store.connection import Database
+from watchword.handlers.store.connection import Connection, Database
 
 pytestmark = pytest.mark.postgres
 
@@ -60,3 +63,50 @@ async def test_a_ban_between_the_first_look_and_the_locks(database: str) -> None
     assert refused == ["join:banned"]
     assert disagreements(found) == []
     assert "and decided" in str(found[1].judged["world"])
+
+
+class Held(Database):
+    """A database whose commits wait for a word."""
+
+    def __init__(self, dsn: str) -> None:
+        """Hold what commits."""
+        super().__init__(dsn, application_name="held")
+        self.is_written, self.may_commit = asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def transaction(self, *, isolation: str | None = None) -> AsyncGenerator[Connection]:
+        """See `Database.transaction`."""
+        async with super().transaction(isolation=isolation) as connection:
+            await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            yield connection
+            self.is_written.set()
+            await self.may_commit.wait()
+
+
+async def test_a_ban_that_had_not_committed_when_the_attempt_began(database: str) -> None:
+    """By its time it was there before; but whoever looked did not see it, as when PostgreSQL stands still in a COMMIT."""
+    crypto, asked, store = keys(), Asked(), Held(database)
+    async with join_bench(database, crypto=crypto, observer=asked) as bench:
+        node = await joined(bench)
+        banning = asyncio.create_task(ban_nodes(store, ADA, [SeenNode(UUID(node.id))]))
+        await store.is_written.wait()
+        asking = asyncio.create_task(bench.ask(node.renewal(bench.machine())))
+
+        async def waits() -> bool:
+            return bool(
+                await bench.one(
+                    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+                    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+                )
+            )
+
+        await until_true(waits, "the settlement waits for the ban")
+        store.may_commit.set()
+        await asyncio.gather(banning, asking)
+        found = await explain_all(bench, explainer(crypto[0]), asked.incoming.values())
+        refused = await reasons(bench)
+    await store.close()
+
+    assert refused == ["join:banned"]
+    assert disagreements(found) == []
+    assert "had committed" in str(found[1].judged["world"])

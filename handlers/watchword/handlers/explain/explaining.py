@@ -1,23 +1,21 @@
-"""Judging a stored request again, by the engine's own code, at a moment of the past or now.
+"""Judging a stored request again, by the engine's own code, at each moment that its verdict may be of.
 
-A request is judged over a while: what its attestor read, it read when the attempt began, and what was looked
-at under locks is as it was when the transaction wrote. So there are several moments that a verdict may be
-of. They are tried in turn, and at last what was read before together with what the locks showed, for something may have
-come in between. The first whose verdict is the recorded one is the explanation; if none is, the first is
-shown, and that it differs.
+The first moment whose verdict is the recorded one is the explanation; if none is, the first is shown, and that it
+differs.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from watchword.handlers.attestor import Attestor
 from watchword.handlers.catalog import Catalog
 from watchword.handlers.crypto.join_crypto import JoinCrypto
 from watchword.handlers.definition import brings_sql, is_attestor
-from watchword.handlers.explain.explanation import Explanation, Recorded, verdict_of
+from watchword.handlers.explain.explanation import Explanation, verdict_of
 from watchword.handlers.explain.facts import request_facts, tell
-from watchword.handlers.explain.past import Mark, Moment, Tail
+from watchword.handlers.explain.moments import Stored, looks
+from watchword.handlers.explain.past import Moment, Tail
 from watchword.handlers.explain.ports import Archive
 from watchword.handlers.explain.session import PastSession
 from watchword.handlers.explain.steps import steps_of
@@ -40,25 +38,12 @@ from watchword.handlers.join.judging import Judge, JudgingOptions
 from watchword.handlers.join.lane import needs_lane, verify_in
 from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.policy import JoinPolicy
-from watchword.handlers.join.records import Incoming
 from watchword.handlers.join.settlement import decided
-
-_LOW_BITS = (1 << 32) - 1
 
 _OWN_SQL = (
     "this attestor brings its own SQL: it read its own tables as they are today,"
     " and what it wrote was rolled back"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A request's bytes, and what is known of when it was judged."""
-
-    incoming: Incoming
-    recorded: Recorded | None
-    sent_at: datetime | None = None
-    """When Kafka took it, for one of which no outcome is recorded."""
 
 
 class Explainer:
@@ -97,8 +82,7 @@ class Explainer:
         """
         recorded = None if stored.recorded is None else stored.recorded
         first: Explanation | None = None
-        moments = _moments(stored, tail, now, as_of_now=as_of_now)
-        for begun, written in [*((one, one) for one in moments), *_in_between(moments)]:
+        for begun, written in looks(stored, tail, now, as_of_now=as_of_now):
             found = await self._explained(stored, archive, tail, begun, written)
             if as_of_now or recorded is None or found.agrees:
                 return found
@@ -177,86 +161,6 @@ class Explainer:
             return verified, None
         world, _ = await decided(locks, [candidate], look.now, self._rules)
         return verified, world
-
-
-def _moments(stored: Stored, tail: Tail, now: datetime, *, as_of_now: bool) -> list[Moment]:
-    """Return the moments at which a request may have been judged, the likeliest first."""
-    recorded = stored.recorded
-    if as_of_now:
-        return [Moment(now, lambda _: False, "as it is now")]
-    if recorded is None:
-        sent_at = stored.sent_at
-        if sent_at is None:
-            return [Moment(now, lambda _: False, "as it is now: no outcome of it is recorded")]
-        return [
-            Moment(sent_at, lambda event: event.occurred_at > sent_at, "as it was when it was sent")
-        ]
-    found: list[Moment] = []
-    at = recorded.at
-    own = _own_event(stored, recorded, tail)
-    if recorded.is_repeat:
-        # The other may have come in the same attempt, in this transaction or another one.
-        found.append(
-            Moment(
-                at,
-                lambda event: event.occurred_at > at,
-                "as it was behind others of its attempt",
-            )
-        )
-    elif own is not None:
-        seq = own.seq
-        found.append(
-            Moment(at, lambda event: event.seq >= seq, "as it was when the outcome was written")
-        )
-    elif recorded.recorded_at is not None:
-        written = recorded.recorded_at
-        found.append(
-            Moment(
-                at,
-                lambda event: event.recorded_at >= written or _is_of(event, recorded),
-                "as it was when the outcome was written",
-            )
-        )
-        if recorded.xid is not None and tail.of_transaction(recorded.xid):
-            found.append(
-                Moment(
-                    at,
-                    lambda event: event.recorded_at >= written and not _is_of(event, recorded),
-                    "as it was when the outcome was written, behind others of its batch",
-                )
-            )
-    found.append(
-        Moment(
-            at,
-            lambda event: event.occurred_at >= at or _is_of(event, recorded),
-            "as it was when its attempt began",
-        )
-    )
-    return found
-
-
-def _in_between(moments: Sequence[Moment]) -> list[tuple[Moment, Moment]]:
-    """Return what was read when the attempt began with what was found under the locks: something came in between."""
-    return [(moments[-1], moments[0])] if len(moments) > 1 else []
-
-
-def _is_of(event: Mark, recorded: Recorded) -> bool:
-    """Tell whether an event was written by the transaction that recorded an outcome."""
-    if recorded.xid is None:
-        return False
-    return event.xid == recorded.xid or event.xid & _LOW_BITS == recorded.xid
-
-
-def _own_event(stored: Stored, recorded: Recorded, tail: Tail) -> Mark | None:
-    """Return the event of the request's own admission, renewal or waiting."""
-    csr = Candidate(stored.incoming).question.csr_sha256
-    if csr is None:
-        return None
-    # Behind a savepoint a row has another transaction's number than its event; then the attempt's time tells.
-    marks = tail.about(csr)
-    same = [mark for mark in marks if _is_of(mark, recorded)]
-    same += [mark for mark in marks if mark.occurred_at == recorded.at]
-    return next(iter(same), None)
 
 
 def _notes(candidate: Candidate) -> tuple[str, ...]:

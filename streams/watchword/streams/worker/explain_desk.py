@@ -22,8 +22,9 @@ from watchword.handlers.errors import (
     WatchwordError,
 )
 from watchword.handlers.explain.drafts import Draft
-from watchword.handlers.explain.explaining import Explainer, Stored
+from watchword.handlers.explain.explaining import Explainer
 from watchword.handlers.explain.explanation import Explanation, Verdict
+from watchword.handlers.explain.moments import Stored
 from watchword.handlers.explain.past import Tail
 from watchword.handlers.join.candidate import Candidate
 from watchword.handlers.join.records import Incoming
