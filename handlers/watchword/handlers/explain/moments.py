@@ -103,39 +103,47 @@ def looks(
     written, *_, began = (*moments, moments[-1])
     if written is began:
         return
-    doubts = _Doubts(began)
+    doubts = _Doubts(began, written)
     yield Moment(began.now, doubts.hides, began.what), written
     for event in doubts.latest():
-        xid = event.xid
-        yield (
-            Moment(
-                began.now,
-                lambda one, xid=xid: one.xid == xid or began.hides(one),  # type: ignore[misc]  # a loop's own value
-                f"as it was when its attempt began, before a {event.type} had committed",
-            ),
-            written,
-        )
+        yield doubts.without(event), written
 
 
 @dataclass(slots=True)
 class _Doubts:
-    """What of all that was looked at had been stamped when the attempt began, and perhaps not been committed."""
+    """What of all that was looked at may have been committed before it was read, or after.
+
+    It was stamped when the attempt began, or had happened when the locks were held; no event tells when it committed.
+    """
 
     began: Moment
+    written: Moment
     found: dict[int, Mark] = field(default_factory=dict[int, Mark])
     """One event of each transaction."""
 
     def hides(self, event: Mark) -> bool:
         """See `Moment.hides`; it is asked about each event that has touched what is read."""
-        if self.began.hides(event):
-            return True
-        if event.occurred_at > self.began.now - _COMMITS_WITHIN:
+        is_later = self.began.hides(event)
+        if is_later:
+            is_doubtful = not self.written.hides(event)
+        else:
+            is_doubtful = event.occurred_at > self.began.now - _COMMITS_WITHIN
+        if is_doubtful:
             self.found[event.xid] = event
-        return False
+        return is_later
 
     def latest(self) -> list[Mark]:
         """Return an event of each such transaction, the latest first."""
         return sorted(self.found.values(), key=lambda event: -event.seq)[:_MOST_IN_DOUBT]
+
+    def without(self, event: Mark) -> Moment:
+        """Return the moment of reading in which this transaction alone had not committed yet."""
+        others = self.written if self.began.hides(event) else self.began
+        return Moment(
+            self.began.now,
+            lambda one: one.xid == event.xid or others.hides(one),
+            f"{others.what}, before a {event.type} had committed",
+        )
 
 
 def _is_of(event: Mark, recorded: Recorded) -> bool:
