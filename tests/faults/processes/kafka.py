@@ -92,6 +92,11 @@ class Kafka:
         for response in responses:
             for described in response.groups:
                 for member in described[5]:
-                    assignment = ConsumerProtocolMemberAssignment.decode(member[-1])
-                    members[member[0]] = sum(len(p) for _, p in assignment.assignment)
+                    # Nothing at all while the group is being rebalanced.
+                    held = (
+                        ConsumerProtocolMemberAssignment.decode(member[-1]).assignment
+                        if member[-1]
+                        else ()
+                    )
+                    members[member[0]] = sum(len(partitions) for _, partitions in held)
         return members
