@@ -49,7 +49,7 @@ class Upkeep:
                 try:
                     await work()
                 except Exception as error:  # noqa: BLE001 - told at the end, where it fails the run
-                    self.problems.append(f"{work.__name__.strip('_')}: {error}")
+                    self.problems.append(f"{work.__name__.strip('_')}: {error!r}")
                     self.say(self.problems[-1])
                 await asyncio.sleep(max(0.0, self.every_s - (time.monotonic() - begun)))
 

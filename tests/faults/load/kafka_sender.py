@@ -23,7 +23,7 @@ class KafkaSender:
         self._servers = bootstrap_servers
         self._rng = rng
         self._producer: Any = None
-        self._opening = asyncio.Lock()
+        self._starting: asyncio.Task[Any] | None = None
         self.failures = 0
         """Writes of which nobody knows whether Kafka has them."""
 
@@ -60,25 +60,35 @@ class KafkaSender:
 
     async def close(self) -> None:
         """Close the producer."""
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.wait({self._starting})
         await self._replace(self._producer)
 
     async def _opened(self) -> Any:  # noqa: ANN401 - aiokafka has few types
-        async with self._opening:
-            if self._producer is None:
-                producer = AIOKafkaProducer(
-                    bootstrap_servers=self._servers,
-                    acks="all",
-                    enable_idempotence=True,
-                    request_timeout_ms=5000,
-                    metadata_max_age_ms=5000,
-                )
-                try:
-                    await producer.start()
-                except BaseException:
-                    await _stop(producer)
-                    raise
-                self._producer = producer
+        # All who wait wait for one start. With a lock they would wait for each other, and thousands never came through.
+        if self._producer is not None:
             return self._producer
+        if self._starting is None or self._starting.done():
+            self._starting = asyncio.create_task(self._start())
+        return await asyncio.shield(self._starting)
+
+    async def _start(self) -> Any:  # noqa: ANN401 - aiokafka has few types
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self._servers,
+            acks="all",
+            enable_idempotence=True,
+            request_timeout_ms=5000,
+            metadata_max_age_ms=5000,
+        )
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                await producer.start()
+        except BaseException:
+            await _stop(producer)
+            raise
+        self._producer = producer
+        return producer
 
     async def _replace(self, producer: Any) -> None:  # noqa: ANN401 - aiokafka has few types
         if producer is not None and producer is self._producer:
