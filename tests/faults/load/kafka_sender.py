@@ -13,6 +13,10 @@ from watchword.streams.kafka_closing import close
 
 _PATIENCE_S = 10.0
 _REST_S = 0.3
+_AT_ONCE = 500
+"""Writes that a producer has at a time. With thousands it wakes all of them for every batch that leaves, so that no
+write is in time, each takes the producer away from the others, and none is ever made again."""
+_BATCH_BYTES = 1 << 20
 
 
 class KafkaSender:
@@ -24,6 +28,7 @@ class KafkaSender:
         self._rng = rng
         self._producer: Any = None
         self._starting: asyncio.Task[Any] | None = None
+        self._places = asyncio.Semaphore(_AT_ONCE)
         self.failures = 0
         """Writes of which nobody knows whether Kafka has them."""
 
@@ -40,7 +45,7 @@ class KafkaSender:
         while True:
             producer = None
             try:
-                async with asyncio.timeout(_PATIENCE_S):
+                async with self._places, asyncio.timeout(_PATIENCE_S):
                     producer = await self._opened()
                     if elsewhere:
                         numbers = sorted(await producer.partitions_for(REQUESTS))
@@ -79,6 +84,7 @@ class KafkaSender:
             acks="all",
             enable_idempotence=True,
             request_timeout_ms=5000,
+            max_batch_size=_BATCH_BYTES,
             metadata_max_age_ms=5000,
         )
         try:
