@@ -76,12 +76,12 @@ class Upkeep:
                 f"CREATE TABLE watchword.{name} (LIKE watchword.{table} "
                 "INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)"
             )
+            # The keeper is no superuser: what it drops must be its own; and it drops what it sees at once.
+            await run(f"ALTER TABLE watchword.{name} OWNER TO {ROLE}")
             await run(
                 f"ALTER TABLE watchword.{table} ATTACH PARTITION watchword.{name} "
                 f"FOR VALUES FROM ('{day:%Y-%m-%d} 00:00+00') TO ('{day + timedelta(days=1):%Y-%m-%d} 00:00+00')"
             )
-            # The keeper is no superuser: what it drops must be its own.
-            await run(f"ALTER TABLE watchword.{name} OWNER TO {ROLE}")
             self.partitions.append(name)
 
     async def left(self) -> tuple[int, int]:
