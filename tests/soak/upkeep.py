@@ -72,15 +72,16 @@ class Upkeep:
         day = datetime.now(UTC) - timedelta(days=_AGE_DAYS + len(self.partitions))
         for table in _TABLES:
             name = f"{table}_{day:%Y%m%d}"
+            # At once: a keeper that saw it before it was attached would take it for one that somebody has detached, and
+            # drop it. It is no superuser, so what it drops must be its own.
             await run(
+                "DO $$ BEGIN "
                 f"CREATE TABLE watchword.{name} (LIKE watchword.{table} "
-                "INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)"
-            )
-            # The keeper is no superuser: what it drops must be its own; and it drops what it sees at once.
-            await run(f"ALTER TABLE watchword.{name} OWNER TO {ROLE}")
-            await run(
+                "INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES); "
+                f"ALTER TABLE watchword.{name} OWNER TO {ROLE}; "
                 f"ALTER TABLE watchword.{table} ATTACH PARTITION watchword.{name} "
-                f"FOR VALUES FROM ('{day:%Y-%m-%d} 00:00+00') TO ('{day + timedelta(days=1):%Y-%m-%d} 00:00+00')"
+                f"FOR VALUES FROM ('{day:%Y-%m-%d} 00:00+00') TO ('{day + timedelta(days=1):%Y-%m-%d} 00:00+00'); "
+                "END $$"
             )
             self.partitions.append(name)
 
