@@ -16,7 +16,7 @@ _REST_S = 0.3
 _AT_ONCE = 500
 """Writes that a producer has at a time. With thousands it wakes all of them for every batch that leaves, so that no
 write is in time, each takes the producer away from the others, and none is ever made again."""
-_BATCH_BYTES = 1 << 20
+_BATCH_BYTES = 128 << 10
 
 
 class KafkaSender:
