@@ -206,6 +206,14 @@ class Bench:
         rows = await self.fetch(query, *arguments)
         return rows[0][0] if rows else None
 
+    async def advisory_waits(self) -> int:
+        """Return how many wait for an advisory lock, such as that of bans."""
+        count: int = await self.one(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+        return count
+
     async def token(  # noqa: PLR0913 - the columns of a token
         self,
         *,

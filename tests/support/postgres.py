@@ -53,6 +53,7 @@ class Databases:
     @contextlib.asynccontextmanager
     async def _copy_of(self, template: str) -> AsyncGenerator[str]:
         name = f"test_{secrets.token_hex(8)}"
+        # Quicker than through the log, which matters where nothing has to last.
         await self._run(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
         try:
             yield self._server.dsn(name)

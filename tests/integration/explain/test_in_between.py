@@ -8,9 +8,10 @@ from uuid import UUID
 import pytest
 
 from tests.support.explaining import Asked, disagreements, explain_all, explainer
-from tests.support.joins import join_bench, keys
+from tests.support.joins import Bench, join_bench, keys
 from tests.support.renewals import joined, reasons
 from tests.support.waiting import until_true
+from watchword.handlers.crypto.join_crypto import JoinCrypto
 from watchword.handlers.crypto.profile import CertificateOrder, IssuedCertificate
 from watchword.handlers.crypto.signer import Signer
 from watchword.handlers.operators.actor import Actor
@@ -43,6 +44,14 @@ class Interrupted:
         return await self._signer.chain()
 
 
+async def _world_of_the_refusal(bench: Bench, crypto: JoinCrypto, asked: Asked) -> str:
+    """Return in which world the second request was refused for a ban; both are explained as they are recorded."""
+    found = await explain_all(bench, explainer(crypto), asked.incoming.values())
+    assert await reasons(bench) == ["join:banned"]
+    assert disagreements(found) == []
+    return str(found[1].judged["world"])
+
+
 async def test_a_ban_between_the_first_look_and_the_locks(database: str) -> None:
     """It was read as an active node's and refused for a ban: judged at one moment it is the one or the other."""
     crypto, asked, made = keys(), Asked(), list[Interrupted]()
@@ -56,13 +65,10 @@ async def test_a_ban_between_the_first_look_and_the_locks(database: str) -> None
         node = await joined(bench)
         made[0].meanwhile = lambda: ban_nodes(store, ADA, [SeenNode(UUID(node.id))])
         await bench.ask(node.renewal(bench.machine()))
-        found = await explain_all(bench, explainer(crypto[0]), asked.incoming.values())
-        refused = await reasons(bench)
+        world = await _world_of_the_refusal(bench, crypto[0], asked)
     await store.close()
 
-    assert refused == ["join:banned"]
-    assert disagreements(found) == []
-    assert "and decided" in str(found[1].judged["world"])
+    assert "and decided" in world
 
 
 class Held(Database):
@@ -93,20 +99,12 @@ async def test_a_ban_that_had_not_committed_when_the_attempt_began(database: str
         asking = asyncio.create_task(bench.ask(node.renewal(bench.machine())))
 
         async def waits() -> bool:
-            return bool(
-                await bench.one(
-                    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-                    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-                )
-            )
+            return await bench.advisory_waits() > 0
 
         await until_true(waits, "the settlement waits for the ban")
         store.may_commit.set()
         await asyncio.gather(banning, asking)
-        found = await explain_all(bench, explainer(crypto[0]), asked.incoming.values())
-        refused = await reasons(bench)
+        world = await _world_of_the_refusal(bench, crypto[0], asked)
     await store.close()
 
-    assert refused == ["join:banned"]
-    assert disagreements(found) == []
-    assert "had committed" in str(found[1].judged["world"])
+    assert "had committed" in world

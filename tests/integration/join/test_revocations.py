@@ -222,15 +222,8 @@ async def _waits_for_a_batch(database: str, act: Callable[[], Awaitable[object]]
             await batch.execute(f"BEGIN; SELECT pg_advisory_xact_lock_shared({BAN_LOCK})")
             acting = asyncio.ensure_future(act())
 
-            async def is_waiting() -> bool:
-                count: int = await bench.one(
-                    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-                    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-                )
-                return count == 1
-
             async def waits_or_is_done() -> bool:
-                return acting.done() or await is_waiting()
+                return acting.done() or await bench.advisory_waits() == 1
 
             await until_true(waits_or_is_done, "it waits")
             assert not acting.done()

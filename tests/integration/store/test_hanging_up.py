@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Callable, Generator
 
+import asyncpg
 import pytest
 
 from watchword.handlers.store.connection import Connection, Database
@@ -60,19 +61,21 @@ async def test_worker_that_is_told_to_stop_does(server: Database, stand_still: S
 
 
 async def test_batch_does_not_wait_for_the_good_bye_of_a_connection_beside_its_own(
-    server: Database, stand_still: StandStill
+    database: str, server: Database, stand_still: StandStill
 ) -> None:
     """The slots are there; a batch that waits on holds its locks, and its requests, for as long as nobody answers."""
 
+    class Left(asyncpg.Connection):
+        """Its server stands still as it is hung up."""
+
+        async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the driver's own
+            stand_still(self.get_server_pid())
+            await super().close(timeout=timeout)
+
     async def connect() -> Connection:
-        beside = await server.connect()
-
-        def once_committed(query: object) -> None:
-            if "COMMIT" in str(query):
-                stand_still(beside.get_server_pid())
-
-        beside.add_query_logger(once_committed)
-        return beside
+        return await asyncpg.connect(
+            database, server_settings={"search_path": "watchword"}, connection_class=Left
+        )
 
     own = await server.connect()
     # What is looked at is that it ends at all, on a machine however slow.
