@@ -9,6 +9,7 @@ from aiokafka.errors import KafkaError
 
 from tests.faults.judge.topics import REQUESTS
 from tests.faults.load.kinds import Send
+from watchword.streams.kafka_clients import BATCH_BYTES
 from watchword.streams.kafka_closing import close
 
 _PATIENCE_S = 10.0
@@ -16,7 +17,6 @@ _REST_S = 0.3
 _AT_ONCE = 500
 """Writes that a producer has at a time. With thousands it wakes all of them for every batch that leaves, so that no
 write is in time, each takes the producer away from the others, and none is ever made again."""
-_BATCH_BYTES = 128 << 10
 
 
 class KafkaSender:
@@ -84,7 +84,7 @@ class KafkaSender:
             acks="all",
             enable_idempotence=True,
             request_timeout_ms=5000,
-            max_batch_size=_BATCH_BYTES,
+            max_batch_size=BATCH_BYTES,
             metadata_max_age_ms=5000,
         )
         try:

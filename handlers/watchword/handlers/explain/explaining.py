@@ -80,11 +80,10 @@ class Explainer:
         Raises:
             StoreUnavailable, StoreRejected: a read failed.
         """
-        recorded = None if stored.recorded is None else stored.recorded
         first: Explanation | None = None
         for begun, written in looks(stored, tail, now, as_of_now=as_of_now):
             found = await self._explained(stored, archive, tail, begun, written)
-            if as_of_now or recorded is None or found.agrees:
+            if as_of_now or stored.recorded is None or found.agrees:
                 return found
             first = first or found
         if first is None:

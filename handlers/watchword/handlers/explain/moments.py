@@ -100,7 +100,7 @@ def looks(
     """
     moments = _moments(stored, tail, now, as_of_now=as_of_now)
     yield from ((one, one) for one in moments)
-    written, *_, began = (*moments, moments[-1])
+    written, began = moments[0], moments[-1]
     if written is began:
         return
     doubts = _Doubts(began, written)

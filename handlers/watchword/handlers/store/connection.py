@@ -96,18 +96,14 @@ class Database:
     async def close(self) -> None:
         """Close what `transaction` opened; what does not close in 1 s is cut off."""
         pool, self._pool = self._pool, None
-        if pool is None:
-            return
-        try:
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                await pool.close()
-        except (*FOREIGN, TimeoutError):
-            pool.terminate()
+        if pool is not None:
+            await hang_up(pool)
 
 
-async def hang_up(connection: Connection) -> None:
-    """Close a connection, or cut it off: a server that stands still answers no good-bye, and nobody waits for it."""
+async def hang_up(opened: "Connection | asyncpg.Pool[asyncpg.Record]") -> None:
+    """Close, or cut off: a server that stands still answers no good-bye, and nobody waits for it."""
     try:
-        await connection.close(timeout=_CLOSE_SECONDS)
-    except (*FOREIGN, TimeoutError):
-        connection.terminate()
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await opened.close()
+    except FOREIGN:  # TimeoutError is one
+        opened.terminate()

@@ -6,17 +6,12 @@ from typing import Any, Protocol, cast
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 
-from watchword.streams.kafka_clients import KafkaConnection
+from watchword.streams.kafka_clients import BATCH_BYTES, KafkaConnection
 
 Record = ConsumerRecord[bytes | None, bytes | None]
 
 _METADATA_AGE_MS = 30_000
 """A partition that was added is noticed within this."""
-
-_BATCH_BYTES = 128 * 1024
-"""Less than the topic takes as one. aiokafka wakes all who wait for a place in a batch whenever one leaves: with its 16 KB,
-2,000 requests that one slow moment held up took 3.5 times as long, and as much more of the processor (3 KB each, on 12
-partitions)."""
 
 
 class Consumer(Protocol):
@@ -77,7 +72,7 @@ def new_producer(
         acks="all",
         enable_idempotence=False,
         max_request_size=max_record_bytes,
-        max_batch_size=_BATCH_BYTES,
+        max_batch_size=BATCH_BYTES,
         metadata_max_age_ms=_METADATA_AGE_MS,
         request_timeout_ms=int(deadline_s * 1000),
     )

@@ -30,12 +30,11 @@ from aiokafka.partitioner import (
 )
 
 from watchword.handlers.store.relay import Row
-from watchword.streams.kafka_clients import KafkaConnection
+from watchword.streams.kafka_clients import BATCH_BYTES, KafkaConnection
 from watchword.streams.relay import metrics
 
 _log = structlog.get_logger(__name__)
 
-_BATCH_BYTES = 128 * 1024
 _TOPIC_RETRY_S = 2.0
 _ABANDON_S = 0.5
 
@@ -126,7 +125,7 @@ class Publisher:
                 **self._connection.client_options(),
                 acks="all",
                 enable_idempotence=True,
-                max_batch_size=_BATCH_BYTES,
+                max_batch_size=BATCH_BYTES,
                 request_timeout_ms=self._request_ms,
             )
             try:

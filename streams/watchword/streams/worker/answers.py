@@ -12,6 +12,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from mode import Service
 
 from watchword.schemas.requests import MAX_REQUEST_BYTES
+from watchword.streams.kafka_clients import BATCH_BYTES
 from watchword.streams.partitions import default_partition
 from watchword.streams.worker import metrics
 from watchword.streams.worker.options import WorkerOptions
@@ -20,9 +21,6 @@ from watchword.streams.worker.services import WorkerService
 
 _log = structlog.get_logger(__name__)
 
-_BATCH_BYTES = 128 * 1024
-"""Well below the response topic's message limit, which holds for whole batches; a record that is
-larger makes a batch of its own."""
 _REQUEST_BYTES = MAX_REQUEST_BYTES * 8
 """The client's own limit; the topics' are what counts."""
 _REQUEST_TIMEOUT_MS = 5000
@@ -58,7 +56,7 @@ def producer_factory(options: WorkerOptions) -> ProducerFactory:
             acks="all",
             enable_idempotence=True,
             linger_ms=0,
-            max_batch_size=_BATCH_BYTES,
+            max_batch_size=BATCH_BYTES,
             max_request_size=_REQUEST_BYTES,
             request_timeout_ms=_REQUEST_TIMEOUT_MS,
             partitioner=cast("Any", default_partition),
