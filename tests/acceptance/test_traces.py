@@ -2,6 +2,7 @@
 
 import json
 import urllib.request
+from collections import Counter
 from collections.abc import Generator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -52,10 +53,10 @@ class Deployment:
         """Give a reader of what comes from now on."""
         return reading(self.kafka, _TOPICS)
 
-    def token(self, name: str) -> Path:
-        """Return a file with a new token."""
+    def token(self) -> Path:
+        """Return a file with a new token; its stem names the token's machine, which is new also if a test is run again."""
         made = self.site.asked("tokens", "create", "acme", "web")
-        file = self.site.folder / f"{name}.token"
+        file = self.site.folder / f"{made['token'].split('.')[1]}.token"
         file.touch(mode=0o600)
         file.write_text(made["token"])
         return file
@@ -88,6 +89,13 @@ def is_beneath(span: Span, above: Span) -> bool:
     return (span.trace_id, span.parent_id) == (above.trace_id, above.span_id)
 
 
+def twice(spans: list[Span]) -> set[str]:
+    """Return the names that two spans have."""
+    return {
+        name for name, spans_of_it in Counter(s.name for s in spans).items() if spans_of_it == 2
+    }
+
+
 def one(spans: list[Span], name: str) -> Span:
     """Return the one span of a name."""
     [found] = [span for span in spans if span.name == name]
@@ -97,17 +105,19 @@ def one(spans: list[Span], name: str) -> Span:
 async def test_a_join_is_one_trace_from_gateway_to_event(deployed: Deployment) -> None:
     """Where the time went, in one picture; the machine's own trace is linked, and has none of our spans."""
     site, collector = deployed.site, deployed.collector
-    token = deployed.token("followed")
+    token = deployed.token()
     records: list[Read] = []
     async with deployed.reading() as reader:
-        with site.joining("followed", "--token-file", str(token)) as machine:
+        with site.joining(token.stem, "--token-file", str(token)) as machine:
             node = joined(machine)["node"]
         event = await until_read(reader, NODE_EVENTS, records)
     request = next(r for r in records if r.topic == JOIN_REQUESTS)
     assert request.value is not None
     trace = f"{trace_id_of(sha256(request.value).digest()):032x}"
+    # Each process sends its own spans when it likes: the worker's may be here before the gateway's.
+    whole = {"POST /v1/joins", "send join.requests", "process join.requests", "send node.events"}
     collector.until(
-        lambda c: {"send node.events", "process join.requests"} <= {s.name for s in c.of(trace)},
+        lambda c: whole <= {s.name for s in c.of(trace)},
         "the trace is whole",
     )
 
@@ -143,10 +153,11 @@ async def test_a_join_is_one_trace_from_gateway_to_event(deployed: Deployment) -
     assert {span.service for span in collector.of(joining.trace_id)} == {"watchword-agent"}
 
     # The batch, and what it asked others for
-    [batch] = [
-        span for span in collector.named("judge batch") if (trace, judged.span_id) in span.links
-    ]
-    collector.until(lambda c: bool(c.named("send join.responses")), "the batch is whole")
+    linked = (trace, judged.span_id)
+    collector.until(
+        lambda c: any(linked in span.links for span in c.named("judge batch")), "the batch is whole"
+    )
+    [batch] = [span for span in collector.named("judge batch") if linked in span.links]
     beneath = {span.name for span in collector.of(batch.trace_id) if is_beneath(span, batch)}
     assert beneath == {"sign certificates", "transaction", "send join.responses"}
 
@@ -169,10 +180,10 @@ async def test_a_resend_tells_on_in_the_same_trace_and_makes_no_second_event(
 ) -> None:
     """The same bytes are the same request, whenever they come and whatever the machine says of traces then."""
     site, collector = deployed.site, deployed.collector
-    token = deployed.token("resent")
+    token = deployed.token()
     records: list[Read] = []
     async with deployed.reading() as reader:
-        with site.joining("resent", "--token-file", str(token)) as machine:
+        with site.joining(token.stem, "--token-file", str(token)) as machine:
             joined(machine)
         await until_read(reader, NODE_EVENTS, records)
         body = next(r.value for r in records if r.topic == JOIN_REQUESTS)
@@ -181,8 +192,8 @@ async def test_a_resend_tells_on_in_the_same_trace_and_makes_no_second_event(
         said = resend(site, body, traceparent=f"00-{trace}-{'9' * 16}-01")
         assert not [name for name in said if "trace" in name.lower()]
         collector.until(
-            lambda c: len([s for s in c.of(trace) if s.name == "process join.requests"]) == 2,
-            "it was judged again",
+            lambda c: {"process join.requests", "POST /v1/joins"} <= twice(c.of(trace)),
+            "it was received and judged again",
         )
         records += await reader.read_to_the_end(within_s=_WITHIN_S)
 
@@ -200,12 +211,12 @@ async def test_a_refused_join_is_a_trace_with_a_reason_that_the_machine_does_not
 ) -> None:
     """An operator reads why from the trace; the machine gets the one answer, without a trace of ours in it."""
     site, collector = deployed.site, deployed.collector
-    token, other = deployed.token("refused"), deployed.token("other")
+    token, other = deployed.token(), deployed.token()
     front, _, _ = token.read_text().strip().rpartition(".")
     token.write_text(f"{front}.{other.read_text().strip().rpartition('.')[2]}")
     records: list[Read] = []
     async with deployed.reading() as reader:
-        with site.joining("refused", "--token-file", str(token)) as machine:
+        with site.joining(token.stem, "--token-file", str(token)) as machine:
             stdout, stderr = machine.communicate(timeout=150)
         assert machine.returncode == 5, stderr
         event = await until_read(reader, JOIN_REFUSED, records)
