@@ -1,10 +1,12 @@
 """Operations in batches that can be applied with one statement each. Pure.
 
-Operations on different tables do not meet, so only the order within a table is kept: neighbours of
-one kind and shape go together, as long as each touches another row.
+Operations on different tables do not meet, and neither do operations on different rows of one: only
+the order within a row is kept. Those of one kind and shape go together, as long as each touches
+another row; so a journal in which every renewal ends one certificate and adds another is a few
+statements, and not two for each renewal.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 from watchword.handlers.rebuild.fold import KEYS, Add, Delete, Operation, Patch, Put, Row
@@ -22,23 +24,34 @@ class Batch:
     unless_set: Shape = ()
     rows: dict[Shape, Row] = field(default_factory=dict[Shape, Row])
 
+    @property
+    def shape(self) -> Hashable:
+        """What batches have in common whose rows one statement could take."""
+        return self.kind, self.table, self.columns, self.unless_set
+
 
 def batches(operations: Iterable[Operation]) -> list[Batch]:
     """Return the operations in batches, in an order that ends where theirs does."""
     done: list[Batch] = []
-    latest: dict[str, Batch] = {}
+    of_shape: dict[Hashable, list[int]] = {}
+    latest: dict[Hashable, int] = {}
     for operation in operations:
         wanted, row = _one(operation)
         key = tuple(str(row[name]) for name in KEYS[operation.table])
-        batch = latest.get(operation.table)
-        if batch is None or not _fits(batch, wanted, key):
-            batch = wanted
-            latest[operation.table] = batch
-            done.append(batch)
-        if isinstance(operation, Add) and key in batch.rows:
-            batch.rows[key][operation.column] += operation.amount
+        # A row that is put twice is as it was put last, and numbers add up; the rest must take turns.
+        before = latest.get((wanted.table, key), -1)
+        earliest = before if wanted.kind in (Put, Add) else before + 1
+        places = of_shape.setdefault(wanted.shape, [])
+        place = next((place for place in places if place >= earliest), len(done))
+        if place == len(done):
+            places.append(place)
+            done.append(wanted)
+        latest[wanted.table, key] = place
+        rows = done[place].rows
+        if isinstance(operation, Add) and key in rows:
+            rows[key][operation.column] += operation.amount
         else:
-            batch.rows[key] = row
+            rows[key] = row
     return done
 
 
@@ -53,13 +66,3 @@ def _one(operation: Operation) -> tuple[Batch, Row]:
             return Batch(Add, table, (column,)), {**key, column: amount}
         case Delete(table, key):
             return Batch(Delete, table, ()), dict(key)
-
-
-def _fits(batch: Batch, wanted: Batch, key: Shape) -> bool:
-    is_same = (batch.kind, batch.columns, batch.unless_set) == (
-        wanted.kind,
-        wanted.columns,
-        wanted.unless_set,
-    )
-    # A row that is put twice is as it was put last, and numbers add up; the rest must take turns.
-    return is_same and (batch.kind in (Put, Add) or key not in batch.rows)

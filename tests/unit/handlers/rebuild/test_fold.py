@@ -3,8 +3,10 @@
 from typing import Any, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from watchword.handlers.rebuild.batches import batches
+from watchword.handlers.rebuild.batches import Batch, batches
 from watchword.handlers.rebuild.fold import (
     Add,
     Delete,
@@ -86,7 +88,7 @@ def _shapes(operations: list[Operation]) -> list[tuple[str, str, int]]:
     return [(b.kind.__name__, b.table, len(b.rows)) for b in batches(operations)]
 
 
-def test_neighbours_of_one_shape_go_together_and_the_order_within_a_table_is_kept() -> None:
+def test_operations_of_one_shape_go_together_and_the_order_within_a_row_is_kept() -> None:
     """One statement for each row would take an hour; one that reorders would be wrong."""
     assert _shapes(
         [
@@ -102,6 +104,60 @@ def test_neighbours_of_one_shape_go_together_and_the_order_within_a_table_is_kep
         ("Delete", "tenants", 1),
         ("Put", "tenants", 1),
     ]
+
+
+def test_a_thousand_renewals_are_two_statements() -> None:
+    """Each ends one certificate and adds another: in turns that is two statements for each, and a check of an hour."""
+    operations: list[Operation] = []
+    for number in range(1000):
+        operations.append(Put("node_certs", {"csr_sha256": f"old-{number}", "is_current": True}))
+        operations.append(
+            Patch("node_certs", {"csr_sha256": f"old-{number}"}, {"is_current": False})
+        )
+        operations.append(Put("node_certs", {"csr_sha256": f"new-{number}", "is_current": True}))
+    assert _shapes(operations) == [("Put", "node_certs", 2000), ("Patch", "node_certs", 1000)]
+
+
+_IDS = st.sampled_from("abc")
+_NUMBERS = st.integers(0, 3)
+_OPERATIONS = st.lists(
+    st.one_of(
+        st.builds(lambda i, n: Put("tokens", {"id": i, "left": n, "by": None}), _IDS, _NUMBERS),
+        st.builds(lambda i, n: Patch("tokens", {"id": i}, {"left": n}), _IDS, _NUMBERS),
+        st.builds(lambda i, n: Patch("tokens", {"id": i}, {"left": n}, {"by": n}), _IDS, _NUMBERS),
+        st.builds(lambda i, n: Add("tokens", {"id": i}, "left", n), _IDS, _NUMBERS),
+        st.builds(lambda i: Delete("tokens", {"id": i}), _IDS),
+    ),
+    max_size=12,
+)
+
+
+@given(_OPERATIONS)
+def test_batches_end_where_their_operations_do(operations: list[Operation]) -> None:
+    """Whatever is put together, the rows are those that one operation after the other makes."""
+    one_by_one: dict[str, dict[str, Any]] = {}
+    for operation in operations:
+        (batch,) = batches([operation])
+        _apply(batch, one_by_one)
+    together: dict[str, dict[str, Any]] = {}
+    for batch in batches(operations):
+        _apply(batch, together)
+    assert together == one_by_one
+
+
+def _apply(batch: Batch, rows: dict[str, dict[str, Any]]) -> None:
+    """Do what the statement of a batch does."""
+    for row in batch.rows.values():
+        key, old = row["id"], rows.get(row["id"])
+        if batch.kind is Put:
+            rows[key] = dict(row)
+        elif batch.kind is Delete:
+            rows.pop(key, None)
+        elif old is not None:
+            for name in batch.columns:
+                old[name] = row[name] + (old[name] if batch.kind is Add else 0)
+            for name in batch.unless_set:
+                old[name] = row[name] if old[name] is None else old[name]
 
 
 def test_numbers_of_one_row_add_up_in_one_statement() -> None:

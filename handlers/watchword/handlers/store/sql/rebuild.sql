@@ -1,6 +1,7 @@
 -- limits
--- The check reads everything in one snapshot, for as long as it takes.
-SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL work_mem = '64MB'; SET LOCAL temp_buffers = '64MB';
+-- The check reads everything in one snapshot, for as long as it takes. A plan that was made while a rebuilt
+-- table was small would read all of it for each batch once it is large, and nothing would have it made anew.
+SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL work_mem = '64MB'; SET LOCAL temp_buffers = '64MB'; SET LOCAL plan_cache_mode = 'force_custom_plan';
 
 -- columns
 SELECT c.relname::text AS table_name, a.attname::text AS name, t.typname::text AS type
