@@ -1,6 +1,6 @@
 """Every request that a bench was asked, judged again, and compared with what is recorded of it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -63,9 +63,15 @@ async def explain(
 
 
 async def explain_all(
-    bench: Bench, made: Explainer, asked: Iterable[Incoming], *, as_of_now: bool = False
+    bench: Bench,
+    made: Explainer,
+    asked: Iterable[Incoming],
+    *,
+    as_of_now: bool = False,
+    like: Sequence[Explanation] = (),
 ) -> list[Explanation]:
-    """Return the explanations of requests, in order."""
+    """Return the explanations of requests, in order; at the looks of those that are given, if any are."""
+    given = iter(like)
     database = Database(bench.dsn, application_name="test-explain")
     found: list[Explanation] = []
     try:
@@ -78,7 +84,12 @@ async def explain_all(
                 is_past = recorded is not None and not as_of_now
                 tail = await reads.tail(recorded.at) if recorded and is_past else Tail([])
                 stored = Stored(incoming, recorded)
-                found.append(await made.explain(stored, reads, tail, now, as_of_now=as_of_now))
+                other = next(given, None)
+                found.append(
+                    await made.explain(stored, reads, tail, now, as_of_now=as_of_now)
+                    if other is None
+                    else await made.explain_at(other.look, stored, reads, tail)
+                )
     finally:
         await database.close()
     return found

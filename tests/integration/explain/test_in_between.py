@@ -49,6 +49,11 @@ async def _world_of_the_refusal(bench: Bench, crypto: JoinCrypto, asked: Asked) 
     found = await explain_all(bench, explainer(crypto), asked.incoming.values())
     assert await reasons(bench) == ["join:banned"]
     assert disagreements(found) == []
+    # A draft is held against what is in force in the same world, and not in one after the other.
+    again = await explain_all(bench, explainer(crypto), asked.incoming.values(), like=found)
+    assert [(one.verdict, one.judged) for one in again] == [
+        (one.verdict, one.judged) for one in found
+    ]
     return str(found[1].judged["world"])
 
 

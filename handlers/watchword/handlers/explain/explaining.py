@@ -15,7 +15,7 @@ from watchword.handlers.definition import brings_sql, is_attestor
 from watchword.handlers.explain.explanation import Explanation, verdict_of
 from watchword.handlers.explain.facts import request_facts, tell
 from watchword.handlers.explain.moments import Stored, looks
-from watchword.handlers.explain.past import Moment, Tail
+from watchword.handlers.explain.past import Look, Tail
 from watchword.handlers.explain.ports import Archive
 from watchword.handlers.explain.session import PastSession
 from watchword.handlers.explain.steps import steps_of
@@ -81,8 +81,8 @@ class Explainer:
             StoreUnavailable, StoreRejected: a read failed.
         """
         first: Explanation | None = None
-        for begun, written in looks(stored, tail, now, as_of_now=as_of_now):
-            found = await self._explained(stored, archive, tail, begun, written)
+        for look in looks(stored, tail, now, as_of_now=as_of_now):
+            found = await self.explain_at(look, stored, archive, tail)
             if as_of_now or stored.recorded is None or found.agrees:
                 return found
             first = first or found
@@ -95,14 +95,16 @@ class Explainer:
         )
         return replace(first, notes=(*first.notes, why))
 
-    async def _explained(
-        self, stored: Stored, archive: Archive, tail: Tail, begun: Moment, written: Moment
+    async def explain_at(
+        self, look: Look, stored: Stored, archive: Archive, tail: Tail
     ) -> Explanation:
+        """Return how the request is judged at these moments, whatever is recorded; see `explain`."""
+        begun, written = look
         trace = Trace()
         candidate = Candidate(stored.incoming)
-        look = PastSession(archive, tail, begun)
-        locks = look if written is begun else PastSession(archive, tail, written)
-        verified, world = await self._judged(candidate, trace, archive, look, locks)
+        session = PastSession(archive, tail, begun)
+        locks = session if written is begun else PastSession(archive, tail, written)
+        verified, world = await self._judged(candidate, trace, archive, session, locks)
         steps = steps_of(candidate, trace)
         tell(steps, candidate, verified, world)
         notes = _notes(candidate)
@@ -124,6 +126,7 @@ class Explainer:
             verdict=verdict_of(candidate),
             steps=steps,
             recorded=stored.recorded,
+            look=look,
             notes=notes,
         )
 

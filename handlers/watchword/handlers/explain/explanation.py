@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from watchword.handlers.explain.past import Look
 from watchword.handlers.explain.steps import Step
 from watchword.handlers.join.candidate import (
     Admit,
@@ -63,6 +64,8 @@ class Explanation:
     verdict: Verdict
     steps: Sequence[Step]
     recorded: Recorded | None
+    look: Look
+    """The moments that it was judged at; another judgement at the same ones can be compared with it."""
     notes: Sequence[str] = field(default_factory=tuple[str, ...])
 
     @property

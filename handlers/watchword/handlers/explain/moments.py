@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from watchword.handlers.explain.explanation import Recorded
-from watchword.handlers.explain.past import Mark, Moment, Tail
+from watchword.handlers.explain.past import Look, Mark, Moment, Tail
 from watchword.handlers.join.candidate import Candidate
 from watchword.handlers.join.records import Incoming
 
@@ -91,10 +91,8 @@ def _moments(stored: Stored, tail: Tail, now: datetime, *, as_of_now: bool) -> l
     return found
 
 
-def looks(
-    stored: Stored, tail: Tail, now: datetime, *, as_of_now: bool
-) -> Iterator[tuple[Moment, Moment]]:
-    """Yield what a request may have been judged by: the moment of what was read, and that of what the locks showed.
+def looks(stored: Stored, tail: Tail, now: datetime, *, as_of_now: bool) -> Iterator[Look]:
+    """Yield what a request may have been judged by.
 
     Whoever takes the next has found that the one before does not explain it.
     """

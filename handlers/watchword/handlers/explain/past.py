@@ -86,6 +86,10 @@ class Moment:
     """In words."""
 
 
+Look = tuple[Moment, Moment]
+"""What a request may have been judged by: the moment of what was read, and that of what the locks showed."""
+
+
 def row_key(table: str, row: Mapping[str, Any]) -> Key:
     """Return the key of a row, or of an operation's."""
     return tuple(str(row[name]) for name in KEYS[table])

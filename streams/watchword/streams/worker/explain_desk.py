@@ -132,7 +132,11 @@ async def answer(desk: Desk, job: Job) -> dict[str, Any]:
     kept = await _found(desk, job)
     with _explainer(desk, job) as explainer:
         async with looking_back(desk.database) as reads:
-            found = await _explained(explainer, reads, kept, as_of_now=asked["now"])
+            stored, as_of_now = await _stored(reads, kept), asked["now"]
+            at = stored.sent_at if stored.recorded is None else stored.recorded.at
+            tail = Tail([]) if as_of_now or at is None else await reads.tail(at)
+            now = await reads.now()
+            found = await explainer.explain(stored, reads, tail, now, as_of_now=as_of_now)
     shown: dict[str, Any] = _plain(found.as_dict() | {"draft": job.draft is not None})
     return shown
 
@@ -179,23 +183,12 @@ def _made_at(request_id: str | None) -> datetime | None:
         return None
 
 
-async def _explained(
-    explainer: Explainer,
-    reads: PastReads,
-    kept: Kept | Incoming,
-    *,
-    as_of_now: bool,
-    tail: Tail | None = None,
-) -> Explanation:
+async def _stored(reads: PastReads, kept: Kept | Incoming) -> Stored:
     incoming = kept.incoming if isinstance(kept, Kept) else kept
     sent_at = kept.sent_at if isinstance(kept, Kept) else None
     candidate = Candidate(incoming)
     recorded = await reads.recorded(candidate.digest, candidate.question.csr_sha256)
-    at = recorded.at if recorded is not None else sent_at
-    if tail is None:
-        tail = Tail([]) if as_of_now or at is None else await reads.tail(at)
-    stored = Stored(incoming, recorded, sent_at)
-    return await explainer.explain(stored, reads, tail, await reads.now(), as_of_now=as_of_now)
+    return Stored(incoming, recorded, sent_at)
 
 
 async def _since(desk: Desk, job: Job) -> dict[str, Any]:
@@ -213,10 +206,11 @@ async def _since(desk: Desk, job: Job) -> dict[str, Any]:
             async with looking_back(desk.database) as reads:
                 tail = await reads.tail(since)
                 while one is not None and time.monotonic() < ends:
-                    was = await _explained(desk.running, reads, one, as_of_now=False, tail=tail)
+                    stored, now = await _stored(reads, one), await reads.now()
+                    was = await desk.running.explain(stored, reads, tail, now, as_of_now=False)
                     would = None
                     if job.draft is not None:
-                        would = await _explained(drafted, reads, one, as_of_now=False, tail=tail)
+                        would = await drafted.explain_at(was.look, stored, reads, tail)
                     compared.add(one, was, would)
                     one = next(left, None)
                     await asyncio.sleep(0)  # machines that join come first
