@@ -4,6 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import permutations
 
 from tests.faults.faults.all import LAST
 from tests.faults.faults.fault import Fault, Injection, NotHit, Scale
@@ -52,10 +53,11 @@ class Schedule:
 
     async def pairs(self, faults: Sequence[Fault], until: float) -> None:
         """Inject pairs that have nothing in common until this time on the monotonic clock."""
-        while time.monotonic() < until and len(faults) > 1:
-            one, other = self._rng.sample(list(faults), 2)
-            if one.touches & other.touches:
-                continue
+        possible = [
+            pair for pair in permutations(faults, 2) if not pair[0].touches & pair[1].touches
+        ]
+        while possible and time.monotonic() < until:
+            one, other = self._rng.choice(possible)
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._inject(one, other.name))
                 both.create_task(self._inject(other, one.name, after_s=self._rng.uniform(0.0, 2.0)))
