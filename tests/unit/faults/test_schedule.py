@@ -17,7 +17,7 @@ async def _nothing(deployment: Deployment, scale: Scale) -> int:
 async def test_faults_that_all_touch_the_same_are_no_pairs() -> None:
     """Whoever looks for a pair that is not there holds up every machine of the load until the round is over."""
     schedule = Schedule(
-        cast(Any, None),
+        cast("Any", None),
         random.Random(1),  # noqa: S311 - the same choices each time
         Scale(),
         print,
