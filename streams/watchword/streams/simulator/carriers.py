@@ -19,7 +19,7 @@ from watchword.schemas.errors import SchemaError
 from watchword.schemas.topics import JOIN_REQUESTS, JOIN_RESPONSES
 from watchword.streams.agent.errors import TransportUnavailable
 from watchword.streams.agent.http_transport import HttpTransport
-from watchword.streams.kafka_clients import KafkaConnection
+from watchword.streams.kafka_clients import BATCH_BYTES, KafkaConnection
 
 _POLL_S = 20.0
 _REST_S = 0.5
@@ -96,7 +96,9 @@ class ByKafka:
             Unavailable: Kafka is away.
         """
         options = self._kafka.client_options()
-        self._producer = AIOKafkaProducer(**options, acks="all", enable_idempotence=True)
+        self._producer = AIOKafkaProducer(
+            **options, acks="all", enable_idempotence=True, max_batch_size=BATCH_BYTES
+        )
         reader: Any = AIOKafkaConsumer(
             **options, enable_auto_commit=False, auto_offset_reset="latest"
         )
