@@ -123,7 +123,8 @@ async def _join(
             if answer.status in _COME_AGAIN:
                 booted.shed[f"{answer.status} {answer.problem}"] += 1
                 booted.without_a_time += not answer.may_return
-                await asyncio.sleep(random.uniform(*_REST_S))  # noqa: S311 - as agents do
+                rest_s = max(random.uniform(*_REST_S), answer.retry_after_s or 0)  # noqa: S311 - as agents do
+                await asyncio.sleep(rest_s * random.uniform(1.0, 1.25))  # noqa: S311 - as above
             if answer.closes:
                 _drop(wire)
                 wire = None

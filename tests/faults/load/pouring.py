@@ -211,7 +211,8 @@ async def _wait(plan: Plan, poured: Poured, nth: int, door: asyncio.Semaphore) -
             poured.polls[answer.name] += 1
             if answer.status in (429, 503):
                 poured.without_a_time += not answer.may_return
-                await asyncio.sleep(random.uniform(*_SENT_AWAY_S))  # noqa: S311 - as agents do
+                rest_s = max(random.uniform(*_SENT_AWAY_S), answer.retry_after_s or 0)  # noqa: S311 - as agents do
+                await asyncio.sleep(rest_s)
     finally:
         if wire is not None:
             wire.drop()

@@ -23,10 +23,15 @@ class Answer:
     status: int
     problem: str | None
     """The last part of the problem's type (RFC 9457)."""
-    may_return: bool
-    """Whether it says when to come again."""
+    retry_after_s: int | None
+    """When to come again, if it says so."""
     closes: bool
     body: bytes = field(repr=False)
+
+    @property
+    def may_return(self) -> bool:
+        """Whether it says when to come again."""
+        return self.retry_after_s is not None
 
     @property
     def name(self) -> str:
@@ -81,7 +86,7 @@ class Wire:
         return Answer(
             status,
             _problem(fields, body),
-            "retry-after" in fields,
+            int(fields["retry-after"]) if "retry-after" in fields else None,
             fields.get("connection") == "close",
             body,
         )

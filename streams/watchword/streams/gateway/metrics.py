@@ -23,6 +23,9 @@ PASSED_OVER = Counter(
     "watchword_gateway_passed_over_total", "Records that no Kafka client can parse", ["topic"]
 )
 SENT = Counter("watchword_gateway_sent_total", "Requests on their way to Kafka", ["result"])
+WINDOW = Gauge(
+    "watchword_gateway_send_window", "Requests that may be on their way to Kafka at once"
+)
 SEND_SECONDS = Histogram(
     "watchword_gateway_send_seconds",
     "From a good request to Kafka's acknowledgement",

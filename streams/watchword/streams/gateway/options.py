@@ -48,7 +48,9 @@ class Limits:
     body_bytes: int = 64 * _MIB
     """Bodies held in memory at once."""
     sends_in_flight: int = 2000
-    """Requests on their way to Kafka at once."""
+    """Requests on their way to Kafka at once, at most; fewer while Kafka, or the gateway, is slow."""
+    turns_per_s: float = 100.0
+    """Machines that are turned away are told to come again one after the other, so many in a second; more if more are served."""
     addresses: int = 65_536
     """Addresses that the limiters remember; the least recently seen is forgotten, with a full bucket."""
     answers: int = 200_000
@@ -86,7 +88,9 @@ class Timings:
     drain_s: float = 6.0
     """How long requests in flight may take after SIGTERM; closing Kafka's clients takes up to 3 s more."""
     retry_after_s: int = 1
-    """What a machine is told, whatever the state of its request."""
+    """What a machine is told whose request was taken, whatever its state."""
+    turn_s: float = 60.0
+    """The longest that a machine is turned away for."""
 
 
 @dataclass(frozen=True, slots=True)

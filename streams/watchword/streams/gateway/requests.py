@@ -17,6 +17,7 @@ from watchword.schemas.requests import MAX_REQUEST_BYTES
 from watchword.streams.gateway import metrics
 from watchword.streams.gateway.admission import Admitted
 from watchword.streams.gateway.kafka_ports import Producer, new_producer
+from watchword.streams.gateway.quotas import Buckets
 from watchword.streams.kafka_clients import KafkaConnection
 from watchword.streams.kafka_closing import close
 
@@ -28,6 +29,8 @@ _MAX_RECORD_BYTES = MAX_REQUEST_BYTES + 4096
 _START_PATIENCE_S = 10.0
 _BACKOFF_S = (0.2, 2.0)
 _GOODBYE_S = 1.0
+_LINES_PER_S = 10
+"""Of requests that were not sent; what is beyond them is counted in the next line."""
 
 Headers = tuple[tuple[str, bytes], ...]
 
@@ -54,6 +57,8 @@ class Requests:
         self._is_broken = asyncio.Event()
         self._problem: str | None = "not connected yet"
         self._closing: set[asyncio.Task[None]] = set()
+        self._lines = Buckets(_LINES_PER_S, 1.0, capacity=1)
+        self._unlogged = 0
 
     def problem(self) -> str | None:
         """Return why nothing can be sent, or None; for the readiness."""
@@ -106,9 +111,16 @@ class Requests:
                 )
         except (KafkaError, OSError, TimeoutError) as error:
             metrics.SENT.labels("failed").inc()
-            _log.warning(
-                "request not sent", error=type(error).__name__, request_id=admitted.request_id
-            )
+            if self._lines.take(""):
+                self._unlogged += 1
+            else:
+                _log.warning(
+                    "request not sent",
+                    error=type(error).__name__,
+                    request_id=admitted.request_id,
+                    unlogged_before=self._unlogged,
+                )
+                self._unlogged = 0
             if producer is not None:
                 self._retire(producer)
             raise Unavailable from error

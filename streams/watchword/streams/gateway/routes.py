@@ -29,6 +29,7 @@ from watchword.streams.gateway.problems import Problem, Rejected, problem_respon
 from watchword.streams.gateway.published import Published
 from watchword.streams.gateway.quotas import Buckets, Shares
 from watchword.streams.gateway.requests import Requests
+from watchword.streams.gateway.shedding import Turns, Window
 from watchword.streams.gateway.tracing import GatewayTracing, Untraced
 
 JOSE = "application/jose"
@@ -72,15 +73,21 @@ class Joins:
             total=max(limits.body_bytes, limits.request_bytes),
         )
         self._waiters = Shares(per_address=limits.waiters_per_address, total=limits.waiters)
+        timings = desk.timings
+        self._window = Window(limits.sends_in_flight, deadline_s=timings.send_s)
+        self._turns = Turns(limits.turns_per_s, most_s=timings.turn_s)
+        # As many long polls end in a second.
+        self._waiters_turns = Turns(limits.waiters / timings.max_wait_s, most_s=timings.turn_s)
 
     async def submit(self, request: Request) -> Response:
         """POST: check the request, give it to Kafka, and say where its answer will be."""
         # 1. The headers say that it is JSON, and not too much of it.
         # 2. The body, bounded in bytes, time and memory.
         # 3. A copy of what is on its way or was sent a moment ago is done: same answer.
-        # 4. A worker could judge it.
-        # 5. This address has not had its share. Only requests that got this far count.
-        # 6. Kafka has it.
+        # 4. Kafka is there, and there is room on the way to it.
+        # 5. A worker could judge it.
+        # 6. This address has not had its share. Only requests that got this far count.
+        # 7. Kafka has it.
         desk = self._desk
         address: str = request.scope[ADDRESS]
         since_ns = time_ns()
@@ -108,29 +115,55 @@ class Joins:
                     with desk.tracing.receiving(digest, machine, since_ns=since_ns) as followed:
                         request.scope[TRACE] = followed.ids
                 else:
-                    # Step 4
-                    with metrics.CHECK_SECONDS.time():
-                        admitted = admit(body)
-                    request.scope[REQUEST_ID] = admitted.request_id
-
-                    # Step 5
-                    wait_s = self._valid.take(address)
-                    if wait_s:
-                        raise Rejected(Problem.TOO_MANY_REQUESTS, retry_after_s=wait_s)
-
-                    # Step 6
-                    with desk.tracing.receiving(
-                        digest, machine, since_ns=since_ns, request_id=admitted.request_id
-                    ) as followed:
-                        request.scope[TRACE] = followed.ids
-                        beside = (*followed.headers, (ADDRESS_HEADER, address.encode()))
-                        sending = desk.requests.send(admitted, beside)
-                        await desk.pending.send(digest, sending)
+                    await self._take_on(request, body, digest, machine, since_ns)
             except Unavailable:
-                raise Rejected(
-                    Problem.UNAVAILABLE, retry_after_s=desk.timings.retry_after_s
-                ) from None
+                problem = Problem.UNAVAILABLE
+                raise Rejected(problem, retry_after_s=self._turns.next_s()) from None
+        self._turns.served()
         return self._later(location=f"/v1/joins/{digest.hex()}")
+
+    async def _take_on(
+        self,
+        request: Request,
+        body: bytes,
+        digest: bytes,
+        machine: TraceContext | None,
+        since_ns: int,
+    ) -> None:
+        """Steps 4 to 7; raises `Rejected`, or `Unavailable` if Kafka has not got the request."""
+        desk = self._desk
+        address: str = request.scope[ADDRESS]
+        acknowledged: bool | None = None
+
+        # Step 4
+        if desk.requests.problem() is not None:
+            raise Unavailable
+        begun = self._window.begin()
+        if begun is None:
+            raise Rejected(Problem.BUSY, retry_after_s=self._turns.next_s())
+        try:
+            # Step 5
+            with metrics.CHECK_SECONDS.time():
+                admitted = admit(body)
+            request.scope[REQUEST_ID] = admitted.request_id
+
+            # Step 6
+            wait_s = self._valid.take(address)
+            if wait_s:
+                raise Rejected(Problem.TOO_MANY_REQUESTS, retry_after_s=wait_s)
+
+            # Step 7
+            with desk.tracing.receiving(
+                digest, machine, since_ns=since_ns, request_id=admitted.request_id
+            ) as followed:
+                request.scope[TRACE] = followed.ids
+                beside = (*followed.headers, (ADDRESS_HEADER, address.encode()))
+                acknowledged = False
+                await desk.pending.send(digest, desk.requests.send(admitted, beside))
+                acknowledged = True
+        finally:
+            self._window.end(begun, acknowledged=acknowledged)
+            metrics.WINDOW.set(self._window.limit)
 
     async def poll(self, request: Request) -> Response:
         """GET: the next answer, at once or as soon as it is there; an unknown request is pending."""
@@ -141,8 +174,10 @@ class Joins:
             address: str = request.scope[ADDRESS]
             over = self._waiters.take(address)
             if over is not None:
-                problem = Problem.TOO_MANY_WAITERS if over == "address" else Problem.BUSY
-                raise Rejected(problem, retry_after_s=self._desk.timings.retry_after_s)
+                if over == "address":
+                    wait_s = self._desk.timings.retry_after_s
+                    raise Rejected(Problem.TOO_MANY_WAITERS, retry_after_s=wait_s)
+                raise Rejected(Problem.BUSY, retry_after_s=self._waiters_turns.next_s())
             metrics.WAITERS.set(self._waiters.held)
             try:
                 answer = await self._wait(request, digest, after, wait_s)

@@ -40,6 +40,20 @@ class FakeRequests:
     sent: list[tuple[Admitted, Headers]] = field(default_factory=list[tuple[Admitted, Headers]])
     is_away: bool = False
     is_broken: bool = False
+    known_problem: str | None = None
+    may_go_on: asyncio.Event | None = None
+    """What sends wait for."""
+    came: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def has_all_of(self, count: int) -> None:
+        """Return when so many have come."""
+        while len(self.sent) < count:
+            self.came.clear()
+            await self.came.wait()
+
+    def problem(self) -> str | None:
+        """Return why nothing can be sent."""
+        return self.known_problem
 
     async def send(self, admitted: Admitted, headers: Headers = ()) -> None:
         """Keep it."""
@@ -49,6 +63,9 @@ class FakeRequests:
             message = "a bug that quotes the evidence: s3cret"
             raise RuntimeError(message)
         self.sent.append((admitted, headers))
+        self.came.set()
+        if self.may_go_on is not None:
+            await self.may_go_on.wait()
 
 
 def make_desk(
@@ -84,6 +101,39 @@ def check_problem(response: httpx.Response, status: int, slug: str) -> None:
     assert response.headers["content-type"] == "application/problem+json"
     assert response.headers["cache-control"] == "no-store"
     assert response.json()["type"] == f"urn:watchword:problem:{slug}"
+
+
+async def test_who_finds_no_room_on_the_way_is_told_when_to_come_again() -> None:
+    """Taking on more than can be sent in time is work for nothing, for everybody; a wait has an end for each."""
+    may_go_on = asyncio.Event()
+    kafka = FakeRequests(may_go_on=may_go_on)
+    limits = Limits(sends_in_flight=3, turns_per_s=1.0, requests_per_address=100)
+    async with asking(make_desk(kafka, limits=limits)) as client:
+        posts = [
+            asyncio.create_task(client.post("/v1/joins", content=make_request(), headers=JSON))
+            for _ in range(3)
+        ]
+        await kafka.has_all_of(3)
+        turned_away = [
+            await client.post("/v1/joins", content=make_request(), headers=JSON) for _ in range(3)
+        ]
+        may_go_on.set()
+        taken = await asyncio.gather(*posts)
+        again = await client.post("/v1/joins", content=make_request(), headers=JSON)
+
+    for response in turned_away:
+        check_problem(response, 503, "busy")
+    assert [r.headers["retry-after"] for r in turned_away] == ["1", "2", "3"]
+    assert {r.status_code for r in (*taken, again)} == {202}
+
+
+async def test_nothing_is_looked_at_while_kafka_is_known_to_be_away() -> None:
+    """A check costs more than an answer, and who is turned away comes again."""
+    kafka = FakeRequests(known_problem="away")
+    async with asking(make_desk(kafka)) as client:
+        response = await client.post("/v1/joins", content=b"{}", headers=JSON)
+    check_problem(response, 503, "unavailable")
+    assert response.headers["retry-after"] == "1"
 
 
 async def test_a_request_is_taken_and_its_address_is_its_digest() -> None:

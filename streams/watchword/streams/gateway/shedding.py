@@ -1,0 +1,93 @@
+"""What a gateway takes on, and when whoever it turns away is to come again.
+
+A send that waits longer than its deadline was work for nothing. If thousands of machines boot at
+once, a gateway that takes them all on misses every deadline, and none of them ever joins: goodput
+collapses while throughput does not (RFC 2914, section 5). So what is on its way is bounded by how
+long sends take, and the others are told to come one after the other.
+"""
+
+import math
+import time
+from collections.abc import Callable
+
+_BEGIN = 256
+_LEAST = 16
+_CUT = 0.7
+_CUT_EVERY_S = 1.0
+_SOON = 0.2
+"""The share of the deadline within which a send says that more can be taken on; later than half of it: less."""
+
+_ROUNDING = 1e-6
+"""Sums of small steps may end just above what they are."""
+
+
+class Window:
+    """How many sends may be on their way at once: one more for each that is quick, fewer when one is late."""
+
+    def __init__(
+        self, most: int, *, deadline_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Begin with 256, or with `most` if that is less."""
+        self._most = float(most)
+        self._deadline_s = deadline_s
+        self._clock = clock
+        self._limit = min(float(_BEGIN), self._most)
+        self._cut_at = -math.inf
+        self._in_flight = 0
+
+    @property
+    def limit(self) -> int:
+        """How many may be on their way now."""
+        return int(self._limit)
+
+    def begin(self) -> float | None:
+        """Count a send in and return its time, for `end`; None if there is no room for it."""
+        if self._in_flight >= self.limit:
+            return None
+        self._in_flight += 1
+        return self._clock()
+
+    def end(self, begun: float, *, acknowledged: bool | None) -> None:
+        """Count it out, and learn from how long it took; None if it was not sent."""
+        now = self._clock()
+        was_used = self._in_flight * 2 >= self._limit
+        self._in_flight -= 1
+        if acknowledged is None:
+            return
+        took_s = now - begun
+        is_late = not acknowledged or took_s > self._deadline_s / 2
+        # All that were on their way together are late together: that is one sign and not many.
+        if is_late and now - self._cut_at >= _CUT_EVERY_S:
+            self._cut_at = now
+            self._limit = max(min(float(_LEAST), self._most), self._limit * _CUT)
+        elif acknowledged and was_used and took_s < self._deadline_s * _SOON:
+            self._limit = min(self._most, self._limit + 1)
+
+
+class Turns:
+    """When machines that are turned away are to come again: one after the other, and not all at once."""
+
+    def __init__(
+        self, per_s: float, *, most_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Let so many come in a second, or as many as are `served`, whatever is more; none later than `most_s`."""
+        self._least_per_s = self._per_s = per_s
+        self._most_s = most_s
+        self._clock = clock
+        self._next = -math.inf
+        self._served = 0
+        self._counted_at = clock()
+
+    def served(self) -> None:
+        """Count a machine that was not turned away."""
+        self._served += 1
+
+    def next_s(self) -> int:
+        """Return whole seconds from now until the next turn, at least one."""
+        now = self._clock()
+        if now - self._counted_at >= 1.0:
+            rate = self._served / (now - self._counted_at)
+            self._per_s = max(self._least_per_s, rate)
+            self._served, self._counted_at = 0, now
+        self._next = min(max(self._next, now) + 1 / self._per_s, now + self._most_s)
+        return max(1, math.ceil(self._next - now - _ROUNDING))
