@@ -354,6 +354,18 @@ GUARDS: tuple[Guard, ...] = (
         "tests/unit/handlers/join/test_patience.py::test_five_in_a_row_and_only_in_a_row_rest_the_attestor",
     ),
     Guard(
+        "no more is taken on than can be sent",
+        "1",
+        "gateways_take_on_whatever_comes",
+        "tests/unit/streams/gateway/test_routes.py::test_who_finds_no_room_on_the_way_is_told_when_to_come_again",
+    ),
+    Guard(
+        "a storm comes again in a row",
+        "1",
+        "machines_come_again_at_once",
+        "tests/unit/streams/gateway/test_shedding.py::test_machines_that_are_turned_away_come_again_one_after_the_other",
+    ),
+    Guard(
         "nobody waits for a good-bye",
         "10",
         "good_byes_are_waited_for",

@@ -173,6 +173,20 @@ def slots_are_made_in_the_batch() -> None:
     _replace(slots.Slots, "_make", make)
 
 
+def gateways_take_on_whatever_comes() -> None:
+    """Let as many requests be on their way to Kafka as there are, however long they take."""
+    from watchword.streams.gateway.shedding import Window  # noqa: PLC0415
+
+    _replace(Window, "begin", lambda self: self._clock())
+
+
+def machines_come_again_at_once() -> None:
+    """Tell each machine that is turned away to come again in a second."""
+    from watchword.streams.gateway.shedding import Turns  # noqa: PLC0415
+
+    _replace(Turns, "next_s", lambda _: 1)
+
+
 def good_byes_are_waited_for() -> None:
     """Hang up as long as the server takes to say good-bye."""
     _replace(connection, "_CLOSE_SECONDS", 3600)
@@ -258,6 +272,8 @@ SWITCHES: dict[str, Callable[[], None]] = {
         decisions_are_about_anything,
         slots_are_not_claimed,
         slots_are_made_in_the_batch,
+        gateways_take_on_whatever_comes,
+        machines_come_again_at_once,
         good_byes_are_waited_for,
         no_slot_is_exempt,
         nobodys_refusals_are_a_tenants,

@@ -114,9 +114,11 @@ async def test_who_finds_no_room_on_the_way_is_told_when_to_come_again() -> None
             for _ in range(3)
         ]
         await kafka.has_all_of(3)
-        turned_away = [
-            await client.post("/v1/joins", content=make_request(), headers=JSON) for _ in range(3)
-        ]
+        async with asyncio.timeout(10):
+            turned_away = [
+                await client.post("/v1/joins", content=make_request(), headers=JSON)
+                for _ in range(3)
+            ]
         may_go_on.set()
         taken = await asyncio.gather(*posts)
         again = await client.post("/v1/joins", content=make_request(), headers=JSON)
