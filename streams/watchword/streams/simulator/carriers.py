@@ -54,8 +54,8 @@ class ByGateway:
             while True:
                 try:
                     return await conversation.publish(request)
-                except TransportUnavailable:
-                    await asyncio.sleep(_REST_S)
+                except TransportUnavailable as error:
+                    await asyncio.sleep(max(_REST_S, error.retry_after_s or 0.0))
 
     async def answer(self, request: bytes, within_s: float) -> bytes | None:
         """See `Carrier.answer`."""
@@ -64,8 +64,8 @@ class ByGateway:
             while (left_s := until - time.monotonic()) > 0:
                 try:
                     found = await conversation.receive(digest, min(left_s, _POLL_S))
-                except TransportUnavailable:
-                    await asyncio.sleep(_REST_S)
+                except TransportUnavailable as error:
+                    await asyncio.sleep(max(_REST_S, error.retry_after_s or 0.0))
                     continue
                 if found is not None:
                     return found
