@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable
 
 _BEGIN = 256
-_LEAST = 16
+_LEAST = 100
+"""As many go at once however late they are: where all is late for another reason, such as junk that keeps the event loop
+busy, fewer would be no quicker."""
 _CUT = 0.7
 _CUT_EVERY_S = 1.0
 _SOON = 0.2
