@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import re
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -95,30 +94,33 @@ async def at_gateways(deployment: Deployment, scale: Scale) -> int:
 
 
 async def _join_beside(deployment: Deployment) -> None:
-    """Join through gateways, one machine after the other, without waiting for the one before."""
-    sizes = deployment.layout.floods
-    # The flood has to begin first; what comes before it would be answered as fast as ever.
-    await asyncio.sleep(_BEGUN_S)
-    async with asyncio.TaskGroup() as joins:
-        for _ in range(sizes.valid):
-            for send in join(deployment.load.supplies):
-                deployment.ledger.add(send.asked)
-                joins.create_task(_joined(deployment, send))
-            await asyncio.sleep(sizes.valid_every_s)
+    """Join through gateways, one machine after the other, without waiting for the one before.
 
-
-async def _joined(deployment: Deployment, send: Send) -> None:
-    """Join, and note how long it took from the first word to the answer."""
-    http, digest = deployment.load.http, send.asked.digest
-    if http is None:
-        return
-    began = time.monotonic()
-    await http.send(send)
-    deployment.ledger.acknowledge(digest, time.monotonic())
-    if await http.await_answer(digest, within_s=_ANSWERED_S):
-        send.asked.felt_s = time.monotonic() - began
-    else:
-        deployment.load.unanswered.append(digest)
+    From a process of their own: this one makes the load, and would measure how late it is itself.
+    """
+    load, sizes = deployment.load, deployment.layout.floods
+    made = await _made(
+        deployment, (send for _ in range(sizes.valid) for send in join(load.supplies))
+    )
+    told = await flooded(
+        deployment.folder,
+        "boot",
+        [send.value for send in made],
+        ports=deployment.fleet.gateway_ports,
+        machines=[(nth, nth, Loss.NEVER) for nth in range(len(made))],
+        within_s=_ANSWERED_S,
+        # The flood has to begin first; what comes before it would be answered as fast as ever.
+        first_after_s=_BEGUN_S,
+        every_s=sizes.valid_every_s,
+    )
+    for nth, _, at in told["taken"]:
+        deployment.ledger.acknowledge(made[nth].asked.digest, at)
+    answered = {nth: at for nth, _, at in told["answered"]}
+    for nth, send in enumerate(made):
+        if nth in answered:
+            send.asked.felt_s = answered[nth] - told["begun"][nth]
+        else:
+            load.unanswered.append(send.asked.digest)
 
 
 async def on_kafka(deployment: Deployment, scale: Scale) -> int:

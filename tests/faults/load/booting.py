@@ -40,6 +40,8 @@ class Boot:
 class Booted:
     """What the fleet has seen."""
 
+    begun: list[float] = field(default_factory=list[float])
+    """When each began, on the monotonic clock."""
     taken: list[tuple[int, bool, float]] = field(default_factory=list[tuple[int, bool, float]])
     """Whose request was taken, whether the one after its loss, and when, on the monotonic clock."""
     answered: list[tuple[int, bool, float]] = field(default_factory=list[tuple[int, bool, float]])
@@ -58,9 +60,17 @@ class _PowerLost(Exception):
     pass
 
 
-async def boot(ports: Sequence[int], machines: Sequence[Boot], within_s: float) -> Booted:
-    """Boot all at once; return when each has its answer, or when the time is over."""
-    booted = Booted()
+async def boot(
+    ports: Sequence[int],
+    machines: Sequence[Boot],
+    within_s: float,
+    *,
+    first_after_s: float = 0.0,
+    every_s: float = 0.0,
+) -> Booted:
+    """Boot all at once, or one every so often; return when each has its answer, or when the time is over."""
+    now = time.monotonic()
+    booted = Booted([now + first_after_s + nth * every_s for nth in range(len(machines))])
     tasks = [
         asyncio.create_task(_boot(ports, booted, nth, machine))
         for nth, machine in enumerate(machines)
@@ -77,6 +87,7 @@ async def boot(ports: Sequence[int], machines: Sequence[Boot], within_s: float) 
 
 async def _boot(ports: Sequence[int], booted: Booted, nth: int, machine: Boot) -> None:
     loss = machine.loss
+    await asyncio.sleep(max(0.0, booted.begun[nth] - time.monotonic()))
     try:
         await _join(ports, booted, nth, machine.request, loss)
     except _PowerLost:

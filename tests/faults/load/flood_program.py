@@ -65,7 +65,8 @@ async def _boot(order: Mapping[str, Any], messages: list[bytes]) -> object:
         Boot(messages[first], messages[after], Loss(loss))
         for first, after, loss in order["machines"]
     ]
-    return _fields(await boot(order["ports"], machines, order["within_s"]))
+    when = {name: order[name] for name in ("first_after_s", "every_s") if name in order}
+    return _fields(await boot(order["ports"], machines, order["within_s"], **when))
 
 
 def _fields(told: Poured | Booted) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class Floods:
 FULL_FLOODS = Floods(
     junk=100_000,
     valid=100,
-    valid_every_s=0.6,
+    valid_every_s=5.0,
     slow=300,
     pollers=10_000,
     agents=10_000,

@@ -76,8 +76,6 @@ class Joins:
         timings = desk.timings
         self._window = Window(limits.sends_in_flight, deadline_s=timings.send_s)
         self._turns = Turns(limits.turns_per_s, most_s=timings.turn_s)
-        # As many long polls end in a second.
-        self._waiters_turns = Turns(limits.waiters / timings.max_wait_s, most_s=timings.turn_s)
 
     async def submit(self, request: Request) -> Response:
         """POST: check the request, give it to Kafka, and say where its answer will be."""
@@ -174,10 +172,9 @@ class Joins:
             address: str = request.scope[ADDRESS]
             over = self._waiters.take(address)
             if over is not None:
-                if over == "address":
-                    wait_s = self._desk.timings.retry_after_s
-                    raise Rejected(Problem.TOO_MANY_WAITERS, retry_after_s=wait_s)
-                raise Rejected(Problem.BUSY, retry_after_s=self._waiters_turns.next_s())
+                # Soon, and no turn: its answer may be there in a moment, and to say so costs little.
+                problem = Problem.TOO_MANY_WAITERS if over == "address" else Problem.BUSY
+                raise Rejected(problem, retry_after_s=self._desk.timings.retry_after_s)
             metrics.WAITERS.set(self._waiters.held)
             try:
                 answer = await self._wait(request, digest, after, wait_s)
