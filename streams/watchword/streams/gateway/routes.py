@@ -44,6 +44,9 @@ _NO_STORE = {"Cache-Control": "no-store"}
 _GONE = Response(status_code=499, headers=_NO_STORE)
 _DOCUMENT_AGE_S = 60
 
+_LONG_ROW_S = 2.0
+"""So many are turned away that a check of what could not be sent would take the time of what could be."""
+
 
 @dataclass(frozen=True, slots=True)
 class Desk:
@@ -82,7 +85,7 @@ class Joins:
         # 1. The headers say that it is JSON, and not too much of it.
         # 2. The body, bounded in bytes, time and memory.
         # 3. A copy of what is on its way or was sent a moment ago is done: same answer.
-        # 4. Kafka is there, and there is room on the way to it.
+        # 4. There is room on the way to Kafka; and it is there, if many have heard that it is not.
         # 5. A worker could judge it.
         # 6. This address has not had its share. Only requests that got this far count.
         # 7. Kafka has it.
@@ -134,7 +137,7 @@ class Joins:
         acknowledged: bool | None = None
 
         # Step 4
-        if desk.requests.problem() is not None:
+        if desk.requests.problem() is not None and self._turns.row_s() > _LONG_ROW_S:
             raise Unavailable
         begun = self._window.begin()
         if begun is None:

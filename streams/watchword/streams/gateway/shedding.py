@@ -80,6 +80,10 @@ class Turns:
         self._served = 0
         self._counted_at = clock()
 
+    def row_s(self) -> float:
+        """Return in how many seconds the last of those that were turned away comes again."""
+        return max(0.0, self._next - self._clock())
+
     def served(self) -> None:
         """Count a machine that was not turned away."""
         self._served += 1

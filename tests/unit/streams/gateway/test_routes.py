@@ -129,13 +129,19 @@ async def test_who_finds_no_room_on_the_way_is_told_when_to_come_again() -> None
     assert {r.status_code for r in (*taken, again)} == {202}
 
 
-async def test_nothing_is_looked_at_while_kafka_is_known_to_be_away() -> None:
-    """A check costs more than an answer, and who is turned away comes again."""
-    kafka = FakeRequests(known_problem="away")
-    async with asking(make_desk(kafka)) as client:
-        response = await client.post("/v1/joins", content=b"{}", headers=JSON)
-    check_problem(response, 503, "unavailable")
-    assert response.headers["retry-after"] == "1"
+async def test_nothing_is_checked_while_many_are_turned_away_and_kafka_is_known_to_be_away() -> (
+    None
+):
+    """A check costs more than an answer; but whoever is alone is told that its request is none, also in an outage."""
+    kafka = FakeRequests(is_away=True, known_problem="away")
+    limits = Limits(turns_per_s=1.0, requests_per_address=100)
+    async with asking(make_desk(kafka, limits=limits)) as client:
+        junk = [await client.post("/v1/joins", content=b"{}", headers=JSON)]
+        for _ in range(4):
+            await client.post("/v1/joins", content=make_request(), headers=JSON)
+        junk.append(await client.post("/v1/joins", content=b"{}", headers=JSON))
+    check_problem(junk[0], 400, "undecodable")
+    check_problem(junk[1], 503, "unavailable")
 
 
 async def test_a_request_is_taken_and_its_address_is_its_digest() -> None:
