@@ -15,7 +15,7 @@ from tests.faults.judge.cursors import CursorWatch
 from tests.faults.judge.findings import Findings, merge
 from tests.faults.judge.judge import Evidence, Verdict, judge
 from tests.faults.load.load import LoadOptions, Pace
-from tests.faults.processes.deployment import FULL_FLOODS, BOUND, Deployment, Layout, deployed
+from tests.faults.processes.deployment import BOUND, FULL_FLOODS, Deployment, Layout, deployed
 from tests.faults.processes.fleet import CommandFailed
 from tests.faults.recovery import Recovery, recovery
 from tests.faults.schedule import Say, Schedule
