@@ -41,6 +41,11 @@ class Carrier(Protocol):
         ...
 
 
+async def _rest(error: TransportUnavailable) -> None:
+    """Wait as long as whoever turned us away has asked for."""
+    await asyncio.sleep(max(_REST_S, error.retry_after_s or 0.0))
+
+
 class ByGateway:
     """Through a gateway."""
 
@@ -55,7 +60,7 @@ class ByGateway:
                 try:
                     return await conversation.publish(request)
                 except TransportUnavailable as error:
-                    await asyncio.sleep(max(_REST_S, error.retry_after_s or 0.0))
+                    await _rest(error)
 
     async def answer(self, request: bytes, within_s: float) -> bytes | None:
         """See `Carrier.answer`."""
@@ -65,7 +70,7 @@ class ByGateway:
                 try:
                     found = await conversation.receive(digest, min(left_s, _POLL_S))
                 except TransportUnavailable as error:
-                    await asyncio.sleep(max(_REST_S, error.retry_after_s or 0.0))
+                    await _rest(error)
                     continue
                 if found is not None:
                     return found
