@@ -53,6 +53,12 @@ GUARDS: tuple[Guard, ...] = (
         "tests/integration/join/test_asked_twice.py::test_who_is_overtaken_by_its_own_admission_hears_of_that",
     ),
     Guard(
+        "overtaken by its own renewal",
+        "2",
+        "nobody_is_overtaken",
+        "tests/integration/join/test_asked_twice.py::test_who_is_overtaken_by_its_own_renewal_hears_of_that",
+    ),
+    Guard(
         "key of another node",
         "6",
         "key_owners_are_ignored",

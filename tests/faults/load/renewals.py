@@ -92,9 +92,8 @@ class Node:
         # From the first certificate only one key may come, or it would be theft.
         machine = Machine()
         for _ in range(2):
-            # One CSR twice: the second asks for the admission of the first, which is worth nothing after a ban;
-            # and if the first was admitted between two looks of the second, its certificate is no longer the current one.
-            reasons = _ENDED | {"join:csr-reused", "renew:superseded"}
+            # One CSR twice: the second asks for the admission of the first, which is worth nothing after a ban.
+            reasons = _ENDED | {"join:csr-reused"}
             yield self._send("renewal-of-banned", machine, {JOINED, REFUSED}, reasons)
 
     def _wrong(self) -> Send:
