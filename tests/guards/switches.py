@@ -180,6 +180,17 @@ def gateways_take_on_whatever_comes() -> None:
     _replace(Window, "begin", lambda self: self._clock())
 
 
+def who_leaves_frees_the_way_to_kafka() -> None:
+    """Take a request for one that missed its deadline as soon as its client has gone."""
+    from watchword.streams.gateway.requests import Place  # noqa: PLC0415
+
+    def leave(self: Place, *_: object) -> None:
+        self._window.end(self._begun, acknowledged=not self._is_sent)
+
+    _replace(Place, "__exit__", leave)
+    _replace(Place, "_send", lambda self, admitted, headers: self._carry(admitted, headers))
+
+
 def machines_come_again_at_once() -> None:
     """Tell each machine that is turned away to come again in a second."""
     from watchword.streams.gateway.shedding import Turns  # noqa: PLC0415
@@ -273,6 +284,7 @@ SWITCHES: dict[str, Callable[[], None]] = {
         slots_are_not_claimed,
         slots_are_made_in_the_batch,
         gateways_take_on_whatever_comes,
+        who_leaves_frees_the_way_to_kafka,
         machines_come_again_at_once,
         good_byes_are_waited_for,
         no_slot_is_exempt,

@@ -8,6 +8,8 @@ a missed deadline all the same, because nobody knows what state that left it in.
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Self
 
 import structlog
 from aiokafka.errors import KafkaError
@@ -18,6 +20,7 @@ from watchword.streams.gateway import metrics
 from watchword.streams.gateway.admission import Admitted
 from watchword.streams.gateway.kafka_ports import Producer, new_producer
 from watchword.streams.gateway.quotas import Buckets
+from watchword.streams.gateway.shedding import Window
 from watchword.streams.kafka_clients import KafkaConnection
 from watchword.streams.kafka_closing import close
 
@@ -33,6 +36,52 @@ _LINES_PER_S = 10
 """Of requests that were not sent; what is beyond them is counted in the next line."""
 
 Headers = tuple[tuple[str, bytes], ...]
+
+Carry = Callable[[Admitted, Headers], Awaitable[None]]
+"""Returns when Kafka has the request; raises `Unavailable`."""
+
+
+class Place:
+    """Room for one request on the way to Kafka.
+
+    Whoever leaves the `with` block without a sending gives it back; a sending gives it back when it ends, whether
+    or not somebody still waits for that: a client that is cut off is no sign that Kafka is slow.
+    """
+
+    def __init__(self, window: Window, begun: float, carry: Carry) -> None:
+        """Take what `Window.begin` returned."""
+        self._window = window
+        self._begun = begun
+        self._carry = carry
+        self._is_sent = False
+
+    def __enter__(self) -> Self:
+        """Hold it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give it back if nothing is sent."""
+        if not self._is_sent:
+            self._window.end(self._begun, acknowledged=None)
+
+    def send(self, admitted: Admitted, headers: Headers = ()) -> Coroutine[None, None, None]:
+        """Return the sending, to be awaited once: it returns when Kafka has the request.
+
+        Raises:
+            Unavailable: Kafka is away or too slow. Whether it has the request is then unknown; sending the
+                same bytes again is harmless.
+        """
+        self._is_sent = True
+        return self._send(admitted, headers)
+
+    async def _send(self, admitted: Admitted, headers: Headers) -> None:
+        acknowledged = False
+        try:
+            await self._carry(admitted, headers)
+            acknowledged = True
+        finally:
+            self._window.end(self._begun, acknowledged=acknowledged)
+            metrics.WINDOW.set(self._window.limit)
 
 
 class Requests:
@@ -50,8 +99,7 @@ class Requests:
         self.topic = topic
         self._connection = connection
         self._deadline_s = deadline_s
-        self._in_flight_limit = in_flight
-        self._in_flight = 0
+        self._window = Window(in_flight, deadline_s=deadline_s)
         self._producer: Producer | None = None
         self._has_producer = asyncio.Event()
         self._is_broken = asyncio.Event()
@@ -83,22 +131,17 @@ class Requests:
             for task in self._closing:
                 task.cancel()
 
-    async def send(self, admitted: Admitted, headers: Headers = ()) -> None:
-        """Return when Kafka has the request.
-
-        Raises:
-            Unavailable: Kafka is away, too slow, or too many are waiting for it. Whether it has
-                the request is then unknown; sending the same bytes again is harmless.
-        """
-        if self._in_flight >= self._in_flight_limit:
+    def place(self) -> Place | None:
+        """Return room for one request on the way; None if there is none."""
+        begun = self._window.begin()
+        if begun is None:
             metrics.SENT.labels("too-many").inc()
-            raise Unavailable
-        self._in_flight += 1
-        try:
-            with metrics.SEND_SECONDS.time():
-                await self._send(admitted, headers)
-        finally:
-            self._in_flight -= 1
+            return None
+        return Place(self._window, begun, self._carried)
+
+    async def _carried(self, admitted: Admitted, headers: Headers) -> None:
+        with metrics.SEND_SECONDS.time():
+            await self._send(admitted, headers)
         metrics.SENT.labels("acknowledged").inc()
 
     async def _send(self, admitted: Admitted, headers: Headers) -> None:

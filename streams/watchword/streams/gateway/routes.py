@@ -29,7 +29,7 @@ from watchword.streams.gateway.problems import Problem, Rejected, problem_respon
 from watchword.streams.gateway.published import Published
 from watchword.streams.gateway.quotas import Buckets, Shares
 from watchword.streams.gateway.requests import Requests
-from watchword.streams.gateway.shedding import Turns, Window
+from watchword.streams.gateway.shedding import Turns
 from watchword.streams.gateway.tracing import GatewayTracing, Untraced
 
 JOSE = "application/jose"
@@ -77,7 +77,6 @@ class Joins:
         )
         self._waiters = Shares(per_address=limits.waiters_per_address, total=limits.waiters)
         timings = desk.timings
-        self._window = Window(limits.sends_in_flight, deadline_s=timings.send_s)
         self._turns = Turns(limits.turns_per_s, most_s=timings.turn_s)
 
     async def submit(self, request: Request) -> Response:
@@ -134,15 +133,14 @@ class Joins:
         """Steps 4 to 7; raises `Rejected`, or `Unavailable` if Kafka has not got the request."""
         desk = self._desk
         address: str = request.scope[ADDRESS]
-        acknowledged: bool | None = None
 
         # Step 4
         if desk.requests.problem() is not None and self._turns.row_s() > _LONG_ROW_S:
             raise Unavailable
-        begun = self._window.begin()
-        if begun is None:
+        place = desk.requests.place()
+        if place is None:
             raise Rejected(Problem.BUSY, retry_after_s=self._turns.next_s())
-        try:
+        with place:
             # Step 5
             with metrics.CHECK_SECONDS.time():
                 admitted = admit(body)
@@ -159,12 +157,7 @@ class Joins:
             ) as followed:
                 request.scope[TRACE] = followed.ids
                 beside = (*followed.headers, (ADDRESS_HEADER, address.encode()))
-                acknowledged = False
-                await desk.pending.send(digest, desk.requests.send(admitted, beside))
-                acknowledged = True
-        finally:
-            self._window.end(begun, acknowledged=acknowledged)
-            metrics.WINDOW.set(self._window.limit)
+                await desk.pending.send(digest, place.send(admitted, beside))
 
     async def poll(self, request: Request) -> Response:
         """GET: the next answer, at once or as soon as it is there; an unknown request is pending."""

@@ -25,8 +25,9 @@ from watchword.streams.gateway.envelope import Envelope
 from watchword.streams.gateway.options import Limits, Timings
 from watchword.streams.gateway.pending import Pending
 from watchword.streams.gateway.published import Published
-from watchword.streams.gateway.requests import Headers, Requests
+from watchword.streams.gateway.requests import Headers, Place, Requests
 from watchword.streams.gateway.routes import Desk, application
+from watchword.streams.gateway.shedding import Window
 from watchword.streams.tracing.gateway import TracedGateway
 
 NOBODY_KNOWS = "/v1/joins/" + "0" * 64
@@ -44,6 +45,7 @@ class FakeRequests:
     may_go_on: asyncio.Event | None = None
     """What sends wait for."""
     came: asyncio.Event = field(default_factory=asyncio.Event)
+    window: Window = field(default_factory=lambda: Window(2000, deadline_s=5.0))
 
     async def has_all_of(self, count: int) -> None:
         """Return when so many have come."""
@@ -55,8 +57,12 @@ class FakeRequests:
         """Return why nothing can be sent."""
         return self.known_problem
 
-    async def send(self, admitted: Admitted, headers: Headers = ()) -> None:
-        """Keep it."""
+    def place(self) -> Place | None:
+        """Return room for one more."""
+        begun = self.window.begin()
+        return None if begun is None else Place(self.window, begun, self._keep)
+
+    async def _keep(self, admitted: Admitted, headers: Headers) -> None:
         if self.is_away:
             raise Unavailable
         if self.is_broken:
@@ -103,11 +109,46 @@ def check_problem(response: httpx.Response, status: int, slug: str) -> None:
     assert response.json()["type"] == f"urn:watchword:problem:{slug}"
 
 
+async def test_a_client_that_is_cut_off_says_nothing_of_kafka() -> None:
+    """Its request goes on and holds its room until Kafka has it; taken for late it would narrow the way for everybody."""
+    may_go_on = asyncio.Event()
+    kafka = FakeRequests(may_go_on=may_go_on, window=Window(3, deadline_s=5.0))
+    desk = make_desk(kafka, limits=Limits(requests_per_address=100))
+    async with asking(desk) as client:
+        posts = [
+            asyncio.create_task(client.post("/v1/joins", content=make_request(), headers=JSON))
+            for _ in range(3)
+        ]
+        await kafka.has_all_of(3)
+        for post in posts:
+            post.cancel()
+        await asyncio.wait(posts)
+        meanwhile = kafka.place()
+        may_go_on.set()
+        await desk.pending.settle()
+        free = [kafka.place() for _ in range(4)]
+
+    assert meanwhile is None
+    assert [place is None for place in free] == [False, False, False, True]
+
+
+async def test_who_is_not_sent_gives_its_room_back() -> None:
+    """Junk takes none of the way to Kafka with it."""
+    kafka = FakeRequests(window=Window(1, deadline_s=5.0))
+    async with asking(make_desk(kafka)) as client:
+        for _ in range(3):
+            junk = await client.post("/v1/joins", content=b"{}", headers=JSON)
+            assert junk.status_code == 400
+        sent = await client.post("/v1/joins", content=make_request(), headers=JSON)
+
+    assert sent.status_code == 202
+
+
 async def test_who_finds_no_room_on_the_way_is_told_when_to_come_again() -> None:
     """Taking on more than can be sent in time is work for nothing, for everybody; a wait has an end for each."""
     may_go_on = asyncio.Event()
-    kafka = FakeRequests(may_go_on=may_go_on)
-    limits = Limits(sends_in_flight=3, turns_per_s=1.0, requests_per_address=100)
+    kafka = FakeRequests(may_go_on=may_go_on, window=Window(3, deadline_s=5.0))
+    limits = Limits(turns_per_s=1.0, requests_per_address=100)
     async with asking(make_desk(kafka, limits=limits)) as client:
         posts = [
             asyncio.create_task(client.post("/v1/joins", content=make_request(), headers=JSON))
