@@ -49,6 +49,8 @@ KEEPER_PERIOD_S = 5.0
 APPROVAL_RETRY_AFTER_S = 2
 APPROVAL_TTL_S = 240
 """What nobody decides on expires within a round."""
+_MAY_WAIT = 20_000
+"""More than a flood at full size makes wait; the limit has tests of its own."""
 
 _ROUND_PARTITIONS = {
     REQUESTS: 6,
@@ -225,6 +227,8 @@ trust_domain = "{TRUST_DOMAIN}"
 cluster = "faults"
 approval_retry_after_s = {APPROVAL_RETRY_AFTER_S}
 approval_ttl_s = {APPROVAL_TTL_S}
+waiting_per_tenant = {_MAY_WAIT}
+waiting_per_site = {_MAY_WAIT}
 [database]
 url_file = "{dsn}"
 [kafka]
