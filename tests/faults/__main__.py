@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from tests.faults.faults.all import FAULTS, named
 from tests.faults.faults.fault import Fault, Scale
 from tests.faults.guards import SMALL, check_guard
+from tests.faults.load.load import LoadOptions
 from tests.faults.processes.deployment import FULL_FLOODS, Layout
 from tests.faults.report import PROMISED_RATE, last_line, table
 from tests.faults.round import Plan, play
@@ -53,7 +54,8 @@ def main(arguments: list[str]) -> int:
     layout = SMALL if options.small else Layout()
     if options.floods == "full":
         layout = replace(layout, floods=FULL_FLOODS)
-    return asyncio.run(_run(state, faults, layout, explain_s=options.explain_seconds))
+    load = LoadOptions(rate=options.arrivals)
+    return asyncio.run(_run(state, faults, layout, load, explain_s=options.explain_seconds))
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -83,6 +85,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         default="scaled",
         help="full: 100,000 pieces of junk, 10,000 pollers, 10,000 machines at once",
     )
+    parser.add_argument(
+        "--arrivals",
+        type=float,
+        default=LoadOptions().rate,
+        help="machines of the load that begin in a second; each makes one to three requests",
+    )
     parser.add_argument("--list", action="store_true", help="list the faults")
     return parser.parse_args(arguments)
 
@@ -102,7 +110,9 @@ def _go_to_background(state: State, arguments: list[str]) -> int:
     return 0
 
 
-async def _run(state: State, faults: list[Fault], layout: Layout, *, explain_s: float) -> int:
+async def _run(
+    state: State, faults: list[Fault], layout: Layout, load: LoadOptions, *, explain_s: float
+) -> int:
     # Kafka's client says much about brokers that are away, which they are on purpose.
     logging.disable(logging.CRITICAL)
     playing = asyncio.current_task()
@@ -123,6 +133,7 @@ async def _run(state: State, faults: list[Fault], layout: Layout, *, explain_s: 
             seconds=seconds,
             faults=faults,
             layout=layout,
+            load=load,
             explain_s=explain_s,
             alone=state.done % 2 == 0,
             scale=Scale(1.0 if rounds > 1 else min(1.0, seconds / (2 * _ROUND_S))),
