@@ -93,6 +93,6 @@ _GROUP = frozenset(("group", "workers"))
 
 FAULTS = (
     Fault("rebalanced every 3 s", now_and_then, _GROUP),
-    # An hour has three hundred of them: about twenty-three each time, alone and in pairs.
-    Fault("rebalanced twice in a second", twice_in_a_second, _GROUP, times=5),
+    # An hour has three hundred of them alone: about twenty-three each time.
+    Fault("rebalanced twice in a second", twice_in_a_second, _GROUP, times=7),
 )
