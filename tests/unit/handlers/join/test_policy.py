@@ -36,7 +36,7 @@ def test_attestor_without_a_section_may_return_nothing() -> None:
         (Limits(kinds=frozenset(("disk.wipe",))), {"allowed_kinds": ("boot.kexec",)}),
         (Limits(kinds=frozenset(("disk.wipe",))), {"allowed_kinds": ("disk.*",)}),
     ],
-    ids=str,
+    ids=lambda of: str(of) if isinstance(of, dict) else "limits",
 )
 def test_limit_lets_in_what_it_names_and_nothing_else(
     limits: Limits, change: dict[str, Any]
