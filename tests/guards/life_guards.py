@@ -101,7 +101,7 @@ LIFE: tuple[Guard, ...] = (
         "forms are ours",
         "10",
         "forms_are_from_anywhere",
-        f"{_CONSOLE}/test_pages.py::test_a_form_of_somebody_else_does_nothing",
+        f"{_CONSOLE}/test_sessions.py::test_a_form_of_somebody_else_does_nothing",
     ),
     Guard(
         "who is taken out is out",
