@@ -5,10 +5,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import jsonschema
@@ -18,6 +15,16 @@ import yaml
 
 from tests.support.exported import DEPLOY
 from tests.support.folders import ROOT
+from tests.support.manifests import (
+    IMAGE_USER,
+    SECRETS,
+    Manifest,
+    containers,
+    given,
+    manifests,
+    of_kind,
+    pods,
+)
 from tests.support.writable import declared
 from watchword.handlers.store.connection import Database
 from watchword.schemas.topics import JOIN_REQUESTS, TOPICS
@@ -26,44 +33,11 @@ from watchword.streams.console.office import Office
 from watchword.streams.settings import Settings, load
 from watchword.streams.wiring.console import console_options
 
-FOLDER = DEPLOY / "kubernetes"
 SCHEMAS = Path(__file__).parent / "schemas"
 KUBERNETES = "1.31"
 """The oldest that the manifests are for."""
 
-IMAGE_USER = "65532"
-SECRETS = "/run/secrets/watchword/"
 WEAK_FIELDS = ("hostNetwork", "hostPID", "hostIPC", "privileged", "hostPath")
-
-Manifest = dict[str, Any]
-
-
-@cache
-def manifests() -> tuple[tuple[str, Manifest], ...]:
-    return tuple(
-        (f"{file.stem}-{found['kind']}-{found['metadata']['name']}", found)
-        for file in sorted(FOLDER.glob("*.yaml"))
-        for found in yaml.safe_load_all(file.read_text())
-    )
-
-
-def of_kind(*kinds: str) -> list[Any]:
-    return [pytest.param(found, id=name) for name, found in manifests() if found["kind"] in kinds]
-
-
-def pods() -> Iterator[tuple[str, Manifest]]:
-    for name, found in manifests():
-        if found["kind"] in {"Deployment", "StatefulSet", "Job"}:
-            yield name, found["spec"]["template"]
-
-
-def containers() -> list[Any]:
-    """Return every container of every pod, with its pod."""
-    return [
-        pytest.param(pod["spec"], one, id=f"{name}-{one['name']}")
-        for name, pod in pods()
-        for one in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"])
-    ]
 
 
 def check(found: Manifest) -> None:
@@ -154,46 +128,6 @@ def test_a_role_takes_the_configuration_that_it_is_given(
         assert port["containerPort"] == getattr(section, known[port["name"]])
 
 
-def given(pod: Manifest, container: Manifest, folder: Path) -> tuple[Settings, set[str]]:
-    """Return the settings of a role that has what its manifest gives it, and the keys of its secret."""
-    mounted = {one["name"] for one in container["volumeMounts"]}
-    secrets = _secret_of(pod) if "secrets" in mounted else set[str]()
-    for key in secrets:
-        content = "postgresql://watchword@db/watchword" if key == "database.url" else "x" * 48
-        (folder / key).write_text(content)
-    maps = config_maps()
-    file = folder / "config.toml"
-    file.write_text(maps["watchword"]["config.toml"].replace(SECRETS, f"{folder}/"))
-    environment: dict[str, str] = {}
-    for source in container.get("envFrom", ()):
-        environment |= maps[source["configMapRef"]["name"]]
-    for variable in container.get("env", ()):
-        environment[variable["name"]] = variable.get("value", "watchword-worker-0")
-    environment = {
-        name: value.replace(SECRETS, f"{folder}/") for name, value in environment.items()
-    }
-    return load(file=file, environment=environment).settings, secrets
-
-
-def config_maps() -> dict[str, dict[str, str]]:
-    """Return what each ConfigMap has."""
-    return {
-        found["metadata"]["name"]: found["data"]
-        for _, found in manifests()
-        if found["kind"] == "ConfigMap"
-    }
-
-
-def _secret_of(pod: Manifest) -> set[str]:
-    """Return the keys of the secret that a pod's `secrets` volume names, as README.md says."""
-    text = (FOLDER / "README.md").read_text("utf-8")
-    names = {v["secret"]["secretName"] for v in pod["volumes"] if v["name"] == "secrets"}
-    for row in re.findall(r"^\| (`watchword-.*?) \| (.*?) \|$", text, re.MULTILINE):
-        if names & set(re.findall(r"`([^`]+)`", row[0])):
-            return set(re.findall(r"`([^`]+)`", row[1]))
-    raise AssertionError(names)
-
-
 def commands() -> list[str]:
     """Return every command of ours in manifests and in the Compose file."""
     texts = [" ".join(c.values[1]["command"]) for c in containers()]
@@ -243,80 +177,6 @@ def test_a_role_has_a_network_policy_and_a_disruption_budget(found: Manifest) ->
     for kind, key in (("NetworkPolicy", "podSelector"), ("PodDisruptionBudget", "selector")):
         chosen = [one["spec"][key] for _, one in manifests() if one["kind"] == kind]
         assert {"matchLabels": labels} in chosen, kind
-
-
-def rules_of(pod: Manifest, direction: str) -> list[Manifest]:
-    """Return what the network policies that choose a pod let through."""
-    labels = pod["metadata"]["labels"]
-    return [
-        rule
-        for _, found in manifests()
-        if found["kind"] == "NetworkPolicy" and _chooses(found["spec"]["podSelector"], labels)
-        for rule in found["spec"].get(direction, ())
-    ]
-
-
-def _chooses(selector: Manifest, labels: dict[str, str]) -> bool:
-    expressions = selector.get("matchExpressions", [])
-    assert all(one["operator"] == "In" for one in expressions)
-    return selector.get("matchLabels", {}).items() <= labels.items() and all(
-        labels[one["key"]] in one["values"] for one in expressions
-    )
-
-
-def outlets(pod: Manifest) -> set[tuple[str, int]]:
-    """Return the namespaces that a pod reaches, and where; a rule that names no namespace fails."""
-    return {
-        (to["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"], one["port"])
-        for rule in rules_of(pod, "egress")
-        for to in rule["to"]
-        for one in rule["ports"]
-    }
-
-
-@pytest.mark.parametrize("pod", [pytest.param(pod, id=name) for name, pod in pods()])
-def test_a_role_reaches_what_it_is_told_of_and_nothing_else(pod: Manifest, tmp_path: Path) -> None:
-    """A way that is missing is a role that never gets ready; one too many is what an intruder goes on by."""
-    wanted = {("kube-system", 53)}
-    for container in pod["spec"]["containers"]:
-        role = container["name"]
-        (tmp_path / role).mkdir()
-        settings, _ = given(pod["spec"], container, tmp_path / role)
-        if settings.database.url is not None:
-            wanted.add(("postgresql", 5432))
-        if settings.kafka.bootstrap_servers is not None:
-            wanted.add(_named_by(f"//{settings.kafka.bootstrap_servers}"))
-        if settings.tracing.url is not None:
-            wanted.add(_named_by(settings.tracing.url))
-        if role == "console":
-            wanted.add(("identity", 443))
-
-    assert outlets(pod) == wanted
-    listening = {
-        port["containerPort"]
-        for container in pod["spec"]["containers"]
-        for port in container.get("ports", ())
-    }
-    assert {one["port"] for rule in rules_of(pod, "ingress") for one in rule["ports"]} == listening
-
-
-def _named_by(address: str) -> tuple[str, int]:
-    """Return the namespace of a service's name, and the port."""
-    parts = urlsplit(address)
-    assert parts.hostname is not None
-    assert parts.port is not None
-    return parts.hostname.split(".")[1], parts.port
-
-
-def test_a_gateway_cannot_reach_the_database_nor_the_signer() -> None:
-    """It is what the outside talks to; it holds nothing, and reaches nothing."""
-    (gateway,) = (pod for name, pod in pods() if name.endswith("watchword-gateway"))
-    assert {port for _, port in outlets(gateway)} == {53, 9093, 4318}
-    (nothing,) = (
-        found for _, found in manifests()
-        if found["kind"] == "NetworkPolicy" and found["spec"]["podSelector"] == {}
-    )  # fmt: skip
-    assert set(nothing["spec"]) == {"podSelector", "policyTypes"}
 
 
 def test_roles_that_can_be_traced_are_told_of_the_collector_where_there_is_one() -> None:

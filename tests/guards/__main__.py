@@ -5,8 +5,9 @@ import subprocess
 import sys
 import time
 
+from tests.guards.guard import Guard
 from tests.guards.plugin import VARIABLE
-from tests.guards.registry import GUARDS, Guard
+from tests.guards.registry import GUARDS
 
 FAULTS = "tests.faults"
 """Stands for a test where only the fault suite shows the guard."""

@@ -9,7 +9,7 @@ from watchword.handlers import windows
 from watchword.handlers.join import approvals, deciding, outcomes, reading, reclaim, settlement
 from watchword.handlers.join.rows import Pair
 from watchword.handlers.operators import requests as operator_requests
-from watchword.handlers.store import connection, joins, keeper, slots
+from watchword.handlers.store import connection, joins, slots, summaries
 from watchword.handlers.store.join_reads import columns
 from watchword.handlers.store.join_statements import SLOTS
 from watchword.schemas import requests
@@ -224,7 +224,7 @@ def periods_forget_what_came_before() -> None:
         return type(found)(due, found.grown)
 
     _look = windows.look
-    _replace(keeper, "look", look)
+    _replace(summaries, "look", look)
 
 
 def any_trace_is_adopted() -> None:

@@ -38,6 +38,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     f"{_HANDLERS}/attestors/image/verifier.py": (f"{_UNIT}/attestors/test_image_verifier.py",),
     f"{_HANDLERS}/attestors/discovery/verifier.py": (
         f"{_UNIT}/attestors/test_discovery_verifier.py",
+        f"{_UNIT}/attestors/test_discovery_machines.py",
     ),
     f"{_HANDLERS}/attestors/cloud_iid/verifier.py": (
         f"{_UNIT}/attestors/cloud_iid/test_admission.py",

@@ -20,6 +20,7 @@ ADA = Actor("ada", "a test")
 HOST = "127.0.0.1:8081"
 URL = f"http://{HOST}"
 KEY = b"k" * 32
+API = "/api/v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,15 @@ async def desks(
         yield Desks(database, app)
     finally:
         await database.close()
+
+
+async def get(client: httpx.AsyncClient, path: str, **query: str) -> dict[str, Any]:
+    """Return what the API answers, which has to be an answer of this version."""
+    answer = await client.get(API + path, params=query)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    assert found["schemaVersion"] == 1
+    return found
 
 
 async def sends(client: httpx.AsyncClient, node: str, **more: object) -> dict[str, Any]:

@@ -5,44 +5,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from httpx import AsyncClient
 
-from tests.support.doorman import asks
+from tests.support.arrivals import joins, waits
 from tests.support.joins import Bench
-from tests.support.operators import ADA, Desks, desks, sends
+from tests.support.operators import ADA, API, Desks, desks, get, sends
 from watchword.handlers.operators import api_tokens
 from watchword.handlers.operators.refusals import Reasons
 from watchword.handlers.store.rebuild import check
 from watchword.streams.console.api.catalogue import OPERATIONS
 
 pytestmark = pytest.mark.postgres
-
-API = "/api/v1"
-
-
-async def waits(bench: Bench, name: str = "m1") -> dict[str, Any]:
-    """Let a machine wait; return its row."""
-    await bench.ask(asks(bench.machine(), name=name))
-    rows = await bench.fetch(
-        "SELECT id, version FROM join_requests WHERE state = 'pending' ORDER BY id DESC"
-    )
-    return {"id": str(rows[0]["id"]), "version": rows[0]["version"]}
-
-
-async def joins(bench: Bench, tenant: str = "acme") -> str:
-    """Let a machine join; return its node's id."""
-    token = await bench.token(tenant=tenant)
-    [answer] = await bench.ask(bench.machine().request(token.payload))
-    node: str = answer["joined"]["nodeId"]
-    return node
-
-
-async def get(client: AsyncClient, path: str, **query: str) -> dict[str, Any]:
-    answer = await client.get(API + path, params=query)
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    assert found["schemaVersion"] == 1
-    return found
 
 
 async def test_what_waits_is_looked_at_and_decided_once(bench: Bench, console: Desks) -> None:

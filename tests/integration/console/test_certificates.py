@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from tests.integration.console.test_api import joins
+from tests.support.arrivals import joins
 from tests.support.certificates import Held, OperatorCa
 from tests.support.joins import Bench
 from tests.support.operators import ADA

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.console.test_api import API, get, joins
+from tests.support.arrivals import joins
 from tests.support.joins import Bench
-from tests.support.operators import Desks, desks, form_token, sends
+from tests.support.operators import API, Desks, desks, form_token, get, sends
 from watchword.handlers.kinds import registry
 from watchword.schemas.commands import MAX_PAYLOAD_BYTES
 from watchword.streams.console.office import Office

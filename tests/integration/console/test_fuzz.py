@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.integration.console.test_api import joins, waits
+from tests.support.arrivals import joins, waits
 from tests.support.joins import Bench
 from tests.support.operators import HOST, Desks
 from watchword.streams.console.api.openapi import openapi

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import pytest
 
-from tests.integration.console.test_api import waits
+from tests.support.arrivals import waits
 from tests.support.http_service import Answer, Call, serving
 from tests.support.joins import Bench
 from tests.support.operators import Desks

@@ -13,6 +13,7 @@ from tests.support.refusals import refuse
 from watchword.handlers.journal import refusal_key, shard_of
 from watchword.handlers.store import keeper as store
 from watchword.handlers.store.connection import Connection, Database
+from watchword.handlers.store.summaries import SummaryRules, summarise
 from watchword.handlers.windows import Limit
 from watchword.streams.keeper.keeper import Keeper
 
@@ -173,18 +174,18 @@ async def test_a_long_outage_of_the_keeper_is_counted_in_pieces(
     await refuse(slow, 3, reason="slow")
     for _ in range(10):
         await refuse(connection, 10)
-    rules = store.SummaryRules(period=_period(), limit=_limit(), source="/test", at_once=25)
+    rules = SummaryRules(period=_period(), limit=_limit(), source="/test", at_once=25)
     mine = await store.open_connection(opened)
     tenure = await store.take_lease(mine, "me", seconds=30)
     assert tenure is not None
     pieces = 0
-    while (await store.summarise(mine, tenure, rules, None)).has_more:
+    while (await summarise(mine, tenure, rules, None)).has_more:
         pieces += 1
     await transaction.commit()
     await slow.close()
-    await store.summarise(mine, tenure, rules, None)
+    await summarise(mine, tenure, rules, None)
     await connection.execute("UPDATE refusal_windows SET period_start = 'epoch'")
-    await store.summarise(mine, tenure, rules, None)
+    await summarise(mine, tenure, rules, None)
     await mine.close()
     assert pieces >= 3
     summaries = await told(connection)
@@ -204,7 +205,7 @@ async def test_a_keeper_without_the_lease_tells_nothing(
     opened: Database, connection: Connection
 ) -> None:
     """A keeper that was paused past its lease must not count what another has counted."""
-    rules = store.SummaryRules(period=_period(), limit=_limit(), source="/test")
+    rules = SummaryRules(period=_period(), limit=_limit(), source="/test")
     mine = await store.open_connection(opened)
     tenure = await store.take_lease(mine, "zombie", seconds=30)
     assert tenure is not None
@@ -212,7 +213,7 @@ async def test_a_keeper_without_the_lease_tells_nothing(
     assert await store.take_lease(mine, "other", seconds=30) is not None
     await refuse(connection, 5)
     with pytest.raises(store.LeaseLost):
-        await store.summarise(mine, tenure, rules, None)
+        await summarise(mine, tenure, rules, None)
     with pytest.raises(store.LeaseLost):
         await store.prune_inbox(mine, tenure, older_than_s=0)
     await mine.close()

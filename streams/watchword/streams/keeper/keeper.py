@@ -9,11 +9,12 @@ import structlog
 
 from watchword.handlers.errors import StoreUnavailable
 from watchword.handlers.snapshots import Horizon, Snapshot
-from watchword.handlers.store import commands, partitions, standing
+from watchword.handlers.store import commands, partitions, standing, summaries
 from watchword.handlers.store import keeper as store
 from watchword.handlers.store.connection import Connection
 from watchword.handlers.store.deployment import check_ids
-from watchword.handlers.store.keeper import LeaseLost, SummaryRules, Tenure
+from watchword.handlers.store.keeper import LeaseLost, Tenure
+from watchword.handlers.store.summaries import SummaryRules
 from watchword.schemas.events import AlertKind
 from watchword.streams import failpoints
 from watchword.streams.keeper import metrics
@@ -103,11 +104,11 @@ class Keeper:
     # Refusals
 
     async def _summarise(self, connection: Connection) -> None:
-        while await store.is_due(connection, self._rules):
+        while await summaries.is_due(connection, self._rules):
             tenure = await self._tenured(connection)
-            snapshot = await store.snapshot(connection)
+            snapshot = await summaries.snapshot(connection)
             self._horizon = self._horizon.seen(Snapshot.parse(snapshot))
-            told = await store.summarise(connection, tenure, self._rules, self._horizon.floor)
+            told = await summaries.summarise(connection, tenure, self._rules, self._horizon.floor)
             failpoints.hit("keeper-after-summary")
             metrics.SUMMARIES.inc(told.summaries)
             metrics.SUPPRESSED.inc(told.suppressed)
@@ -130,7 +131,7 @@ class Keeper:
         tenure = await self._tenured(connection)
         self._tries_due = now + self._options.credentials_s
         self._has_tries = False
-        self._tell(await store.check_credentials(connection, tenure, self._rules))
+        self._tell(await summaries.check_credentials(connection, tenure, self._rules))
 
     def _tell(self, alerts: Sequence[AlertKind]) -> None:
         for kind in alerts:
@@ -208,11 +209,11 @@ class Keeper:
 
     async def _pass_over_quiet(self, connection: Connection) -> None:
         """Move the cursor on when there are no refusals, so that old partitions may go."""
-        snapshot = await store.snapshot(connection)
+        snapshot = await summaries.snapshot(connection)
         self._horizon = self._horizon.seen(Snapshot.parse(snapshot))
         if self._horizon.floor is not None:
             tenure = await self._tenured(connection)
-            await store.pass_over(connection, tenure, snapshot, self._horizon.floor)
+            await summaries.pass_over(connection, tenure, snapshot, self._horizon.floor)
 
     async def _drop_partitions(self) -> None:
         connection = await self._options.database.connect()
