@@ -30,6 +30,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     f"{_HANDLERS}/join/deciding.py": (
         f"{_UNIT}/join/test_deciding.py",
         f"{_UNIT}/join/test_deciding_again.py",
+        f"{_UNIT}/join/test_deciding_nodes.py",
+        f"{_UNIT}/join/test_deciding_reasons.py",
     ),
     f"{_HANDLERS}/join/settlement.py": (
         f"{_UNIT}/join/test_settlement_locks.py",
