@@ -44,7 +44,10 @@ TESTS: dict[str, tuple[str, ...]] = {
     f"{_HANDLERS}/attestors/cloud_iid/verifier.py": (
         f"{_UNIT}/attestors/cloud_iid/test_admission.py",
     ),
-    f"{_HANDLERS}/attestors/tpm/verifier.py": (f"{_UNIT}/attestors/tpm/test_verifier.py",),
+    f"{_HANDLERS}/attestors/tpm/verifier.py": (
+        f"{_UNIT}/attestors/tpm/test_verifier.py",
+        f"{_UNIT}/attestors/tpm/test_verifier_quotes.py",
+    ),
 }
 """The tests that have to notice, unless others are named: the quickest that show the module's promises."""
 
