@@ -34,6 +34,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_UNIT}/join/test_deciding_reasons.py",
     ),
     f"{_HANDLERS}/join/settlement.py": (
+        f"{_UNIT}/join/test_settlement_claims.py",
         f"{_UNIT}/join/test_settlement_locks.py",
         f"{_UNIT}/join/test_settlement_writes.py",
     ),
