@@ -41,13 +41,13 @@ LIFE: tuple[Guard, ...] = (
         "commands are checked at dispatch",
         "10",
         "commands_are_checked_once",
-        f"{_LIFE}/test_commands.py::test_command_that_is_not_allowed_any_more_stops_at_dispatch",
+        f"{_LIFE}/test_commands_withheld.py::test_command_that_is_not_allowed_any_more_stops_at_dispatch",
     ),
     Guard(
         "commands are checked when they are sent",
         "10",
         "anything_may_be_sent",
-        f"{_LIFE}/test_commands.py::test_kind_that_the_certificate_does_not_allow_is_refused_and_written_down",
+        f"{_LIFE}/test_commands_withheld.py::test_kind_that_the_certificate_does_not_allow_is_refused_and_written_down",
     ),
     Guard(
         "nodes report of what they were told",
@@ -59,7 +59,7 @@ LIFE: tuple[Guard, ...] = (
         "commands are asked for with the node's key",
         "6",
         "renewals_are_believed",
-        f"{_LIFE}/test_commands.py::test_wrong_request_is_refused_like_everything_else_and_learns_nothing[other reports]",
+        f"{_LIFE}/test_commands_withheld.py::test_wrong_request_is_refused_like_everything_else_and_learns_nothing[other reports]",
     ),
     Guard(
         "an agent knows what it was told",

@@ -30,8 +30,11 @@ TESTS: dict[str, tuple[str, ...]] = {
     f"{_HANDLERS}/join/deciding.py": (
         f"{_UNIT}/join/test_deciding.py",
         f"{_UNIT}/join/test_deciding_again.py",
+        f"{_UNIT}/join/test_deciding_nodes.py",
+        f"{_UNIT}/join/test_deciding_reasons.py",
     ),
     f"{_HANDLERS}/join/settlement.py": (
+        f"{_UNIT}/join/test_settlement_claims.py",
         f"{_UNIT}/join/test_settlement_locks.py",
         f"{_UNIT}/join/test_settlement_writes.py",
     ),
@@ -43,7 +46,10 @@ TESTS: dict[str, tuple[str, ...]] = {
     f"{_HANDLERS}/attestors/cloud_iid/verifier.py": (
         f"{_UNIT}/attestors/cloud_iid/test_admission.py",
     ),
-    f"{_HANDLERS}/attestors/tpm/verifier.py": (f"{_UNIT}/attestors/tpm/test_verifier.py",),
+    f"{_HANDLERS}/attestors/tpm/verifier.py": (
+        f"{_UNIT}/attestors/tpm/test_verifier.py",
+        f"{_UNIT}/attestors/tpm/test_verifier_quotes.py",
+    ),
 }
 """The tests that have to notice, unless others are named: the quickest that show the module's promises."""
 

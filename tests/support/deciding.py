@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from watchword.handlers.attestor import Admission, Staged
-from watchword.handlers.join.candidate import Admit, Candidate, Judgement, Refusal
+from watchword.handlers.attestor import Admission, Approval, Staged
+from watchword.handlers.errors import Refused
+from watchword.handlers.join.candidate import Admit, Candidate, Judgement, Refusal, Waits
 from watchword.handlers.join.deciding import World, csr_claim, decide, key_claim
 from watchword.handlers.join.records import Incoming
 from watchword.handlers.join.rows import AdmittedCsr, NodeRow, TokenState
@@ -21,8 +22,17 @@ TOKEN = TokenId("0123456789abcdef")
 SUBJECT = b"u" * 32
 BOUND = ("acme-asset", b"b" * 32)
 NODE = UUID(int=77)
+OTHER = UUID(int=5)
+LAST = UUID(int=1 << 120)
+GRANT = UUID(int=9)
+MOMENT = timedelta(microseconds=1)
 
 _numbers = count(1)
+
+
+def anew(of: UUID = NODE) -> UUID:
+    """Return an id as another read of it makes it: equal, and another object."""
+    return UUID(int=of.int)
 
 
 def digest(name: str) -> bytes:
@@ -49,6 +59,22 @@ def admit(**changes: Any) -> Admit:  # noqa: ANN401 - any field
     admission = Admission(tenant=TenantId("acme"), role="node", pool="web")
     made = Admit(admission, Staged(), UUID(int=1000 + next(_numbers)), None, (), ())
     return replace(made, **changes)
+
+
+def rekey(**changes: Any) -> Admit:  # noqa: ANN401 - any field
+    """Return an admission of a machine that is a node already."""
+    return admit(node_id=NODE, rekeys=node(), **changes)
+
+
+def refused() -> Refusal:
+    """Return the refusal of a verifier."""
+    return Refusal(Refused(AttestorId("acme-asset"), "no"))
+
+
+def waits(*ban_subjects: bytes) -> Waits:
+    """Return that an operator has to agree."""
+    grant = Admission(tenant=TenantId("acme"), role="node", pool="web")
+    return Waits(Approval(SUBJECT, grant), ban_subjects, NOW + timedelta(seconds=30))
 
 
 def spends(times: int = 1) -> Staged:
@@ -82,6 +108,12 @@ def said(one: Candidate) -> str:
     if isinstance(judgement, Refusal):
         return str(judgement.refused)
     return type(judgement).__name__
+
+
+def refusal_of(one: Candidate) -> Refused:
+    """Return why it is refused."""
+    assert isinstance(one.judgement, Refusal)
+    return one.judgement.refused
 
 
 def decided(candidates: list[Candidate], **changes: Any) -> list[str]:  # noqa: ANN401 - any field

@@ -30,6 +30,8 @@ from watchword.schemas.requests import Claims, JoinRequest, seal_info
 from watchword.schemas.responses import JoinResponse
 
 ADA = Actor("ada", "a test")
+SECRET = b"the password of the backup is correct-horse"
+"""What a command says, and nobody but its node may read."""
 
 
 @dataclass
@@ -136,3 +138,9 @@ async def sent(
 def report(command: Command | CommandRow, result: Any = "done", status: int | None = 0) -> Report:  # noqa: ANN401
     """Return what a node says of a command."""
     return Report(id=str(command.id), result=result, exit_status=status)
+
+
+async def states(bench: Bench) -> list[tuple[str, str | None]]:
+    """Return state and reason of each command, oldest first."""
+    rows = await bench.fetch("SELECT state, reason FROM node_commands ORDER BY id")
+    return [(row[0], row[1]) for row in rows]

@@ -308,3 +308,8 @@ async def join_bench(  # noqa: PLR0913 - what a test may change
 def certificate_of(answer: dict[str, Any]) -> bytes:
     """Return the DER of the leaf in a `joined` answer."""
     return b64decode(answer["joined"]["chain"][0])
+
+
+def code(answer: dict[str, Any]) -> str:
+    """Return what a machine was told in a word."""
+    return str((answer.get("failed") or {}).get("code") or answer["outcome"])

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.attestors.junk import JUNK
 from tests.support.attestors.scripted import Script, Scripted, Way
-from tests.support.joins import Bench, join_bench
+from tests.support.joins import Bench, code, join_bench
 from tests.support.scenarios import Order
 from watchword.handlers.attestor import Admission, Deferral, Evidence, JoinContext
 from watchword.handlers.join.patience import LATE_IN_A_ROW
@@ -21,11 +21,6 @@ pytestmark = pytest.mark.postgres
 REFUSES = ("refuse-number", "refuse-list", "refuse-core")
 
 EFFECTS = "SELECT (SELECT count(*) FROM nodes) + (SELECT count(*) FROM admission_claims) + (SELECT count(*) FROM attestation_uses) + (SELECT count(*) FROM node_bindings)"  # fmt: skip
-
-
-def code(answer: dict[str, Any]) -> str:
-    """Return what a machine was told in a word."""
-    return str((answer.get("failed") or {}).get("code") or answer["outcome"])
 
 
 async def test_junk_is_its_attestors_bug_and_nobody_elses(database: str) -> None:

@@ -1,6 +1,5 @@
-"""The decision under the locks: what was read, granted or asked is looked at again, and what is done is noted."""
+"""The decision under the locks: what was read or granted is looked at again, and what is done is noted."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -10,82 +9,36 @@ import pytest
 
 from tests.support.deciding import (
     BOUND,
+    GRANT,
+    LAST,
+    MOMENT,
     NODE,
     NOW,
+    OTHER,
     SUBJECT,
     TOKEN,
     admission,
     admit,
+    anew,
     candidate,
     decided,
     digest,
     node,
+    refused,
+    rekey,
     said,
     spends,
     state,
     uses,
+    waits,
     world,
 )
-from tests.support.locked_commands import locked
-from watchword.handlers.attestor import Admission, Approval, Staged, Subject
-from watchword.handlers.errors import Refused, tried_digest
+from watchword.handlers.attestor import Admission, Subject
 from watchword.handlers.join.approvals import ApprovalRules, Waiting, new_request
-from watchword.handlers.join.candidate import (
-    Admit,
-    Candidate,
-    Fetch,
-    Judgement,
-    NotJudged,
-    Proof,
-    Refusal,
-    Theft,
-    Waits,
-)
-from watchword.handlers.join.deciding import (
-    csr_claim,
-    decide,
-    key_claim,
-    may_be_admitted,
-    use_claims,
-)
-from watchword.handlers.join.rows import (
-    CertificateRow,
-    GrantRow,
-    LockedCommand,
-    NodeRow,
-    Renewable,
-    RequestRow,
-)
-from watchword.schemas.ids import AttestorId, TenantId
-
-OTHER = UUID(int=5)
-LAST = UUID(int=1 << 120)
-GRANT = UUID(int=9)
-MOMENT = timedelta(microseconds=1)
-
-
-def anew(of: UUID = NODE) -> UUID:
-    """Return an id as another read of it makes it: equal, and another object."""
-    return UUID(int=of.int)
-
-
-def refusal_of(one: Candidate) -> Refused:
-    assert isinstance(one.judgement, Refusal)
-    return one.judgement.refused
-
-
-def refused() -> Refusal:
-    return Refusal(Refused(AttestorId("acme-asset"), "no"))
-
-
-def waits(*ban_subjects: bytes) -> Waits:
-    grant = Admission(tenant=TenantId("acme"), role="node", pool="web")
-    return Waits(Approval(SUBJECT, grant), ban_subjects, NOW + timedelta(seconds=30))
-
-
-def rekey(**changes: Any) -> Admit:  # noqa: ANN401 - any field
-    return admit(node_id=NODE, rekeys=node(), **changes)
-
+from watchword.handlers.join.candidate import Admit, Candidate, Judgement, NotJudged
+from watchword.handlers.join.deciding import csr_claim, decide, key_claim, may_be_admitted
+from watchword.handlers.join.rows import GrantRow, RequestRow
+from watchword.schemas.ids import TenantId
 
 # Reads
 
@@ -216,92 +169,6 @@ def test_unread_candidate_is_never_settled() -> None:
         decide([one], world([]))
 
 
-def test_uses_of_both_proofs_are_claimed_each_under_its_own_id() -> None:
-    """Two attestors may name the same 32 bytes; neither uses up what is the other's."""
-    second = Proof(AttestorId("tpm"), admit().admission, Staged(uses=[(SUBJECT, NOW)]))
-    wanted = admit(staged=uses(), proof=second)
-    one = candidate(wanted)
-    claims = use_claims(one, wanted)
-    assert claims == {("acme-asset", SUBJECT): None, ("tpm", SUBJECT): NOW}
-    # What is claimed is what is written, whoever asks.
-    assert use_claims(one, wanted) is claims
-    won = set(claims)
-    effects = decide([one], world([one], uses_won=won))
-    assert effects.uses == {pair: (wanted.node_id, claims[pair]) for pair in won}
-    lost = candidate(admit(staged=uses(), proof=second))
-    assert decided([lost], uses_won={("acme-asset", SUBJECT)}) == ["tpm:replayed"]
-
-
-# Reasons, and whose they are
-
-
-@pytest.mark.parametrize(
-    ("wanted", "changes", "reason", "tried"),
-    [
-        ({}, {"admission_holders": "key"}, "join:key-in-use", None),
-        ({"ban_subjects": (b"x",)}, {"banned": {b"x"}}, "join:banned", None),
-        ({"staged": uses()}, {"uses_won": set()}, "acme-asset:replayed", None),
-        *(
-            (
-                {"staged": spends()},
-                {"tokens": tokens},
-                f"acme-asset:{reason}",
-                tried_digest("acme-asset", TOKEN),
-            )
-            for tokens, reason in (
-                ({}, "revoked"),
-                (state(expires_at=NOW + timedelta(0)), "expired"),
-                (state(expires_at=NOW - timedelta(days=1)), "expired"),
-                (state(0), "used-up"),
-            )
-        ),
-    ],
-)
-def test_refusal_under_the_locks_says_the_tenant_and_the_credential(
-    wanted: dict[str, Any], changes: dict[str, Any], reason: str, tried: bytes | None
-) -> None:
-    """The tenant's own stream and the operator who searches for a token find it by these."""
-    one = candidate(admit(**wanted))
-    if changes.get("admission_holders") == "key":
-        changes = {"admission_holders": {key_claim(one): OTHER}}
-    assert decided([one], **changes) == [reason]
-    assert (refusal_of(one).tenant_id, refusal_of(one).tried) == ("acme", tried)
-
-
-def test_uses_that_are_left_are_counted_and_not_compared_bit_by_bit() -> None:
-    """One of two uses is gone: two more are not to be had."""
-    batch = [candidate(admit(staged=spends())), candidate(admit(staged=spends(2)))]
-    assert decided(batch, tokens=state(2)) == ["Admit", "acme-asset:used-up"]
-
-
-@pytest.mark.parametrize("holder", [OTHER, LAST])
-def test_key_and_binding_of_another_node_are_its_own(holder: UUID) -> None:
-    """Whichever node is the older one."""
-    one = candidate(rekey(bindings=(BOUND, ("acme-asset", b"c" * 32))))
-    changes: dict[str, Any] = {"nodes": {NODE: node()}}
-    assert decided([one], admission_holders={key_claim(one): holder}, **changes) == [
-        "join:key-in-use"
-    ]
-    # The first is free; the second is not.
-    one = candidate(rekey(bindings=(BOUND, ("acme-asset", b"c" * 32))))
-    holders = {("acme-asset", b"c" * 32): holder}
-    changes |= {"bindings_won": {BOUND}, "binding_holders": holders}
-    assert decided([one], **changes) == ["Rejudge"]
-
-
-def test_node_may_keep_its_key_and_bindings_wherever_its_id_was_read() -> None:
-    """A node that comes back with the same TPM is no other machine."""
-    one = candidate(rekey(bindings=(BOUND,)))
-    assert decided(
-        [one],
-        nodes={anew(): node()},
-        admissions_won={csr_claim(one)},
-        admission_holders={key_claim(one): anew()},
-        bindings_won=set(),
-        binding_holders={BOUND: anew()},
-    ) == ["Admit"]
-
-
 @pytest.mark.parametrize("missing", ["waiting", "wanted"])
 def test_waiting_without_its_row_is_judged_again(missing: str) -> None:
     """Nobody is told to wait for what no operator can see."""
@@ -313,13 +180,6 @@ def test_waiting_without_its_row_is_judged_again(missing: str) -> None:
         made.waiting = Waiting(ApprovalRules(), NOW)
     decide([one], made)
     assert said(one) == "Rejudge"
-
-
-def test_ban_of_what_would_wait_is_told_to_its_tenant() -> None:
-    """The refusal is the tenant's to see, as the request would have been."""
-    one = candidate(waits(b"x"))
-    assert decided([one], banned={b"x"}) == ["join:banned"]
-    assert refusal_of(one).tenant_id == "acme"
 
 
 # Grants
@@ -390,110 +250,3 @@ def test_grant_lets_a_node_use_again_what_it_used_up_itself(
     assert not effects.uses  # the row that is there stays as it is
     if isinstance(one.judgement, Admit):
         assert one.judgement.reused == {pair}
-
-
-# Thefts, and commands
-
-
-def renewable(*, contested: bool = False) -> Renewable:
-    certificate = CertificateRow(
-        digest("tbs"), NODE, digest("spki"), NOW, NOW, (), None, is_current=True, revoked=False
-    )
-    return Renewable(digest("csr"), b"s", certificate, node(), digest("new"), contested)
-
-
-def theft(*, contested: bool = False) -> Theft:
-    why = Refused(AttestorId("renew"), "key-conflict", tenant_id=TenantId("acme"))
-    return Theft(renewable(contested=contested), why)
-
-
-def fetch(*ban_subjects: bytes, stopped: Refused | None = None) -> Fetch:
-    return Fetch(renewable(), (), ban_subjects, stopped)
-
-
-@pytest.mark.parametrize("make", [theft, fetch])
-@pytest.mark.parametrize(
-    "locked",
-    [None, node(generation=2), node(generation=0), node(state="evicted"), node(state="zzz")],
-)
-def test_node_that_changed_since_it_was_read_is_judged_again(
-    make: Callable[[], Theft | Fetch], locked: NodeRow | None
-) -> None:
-    """What a node may be told, and whether its key is stolen, is said of the node as it is."""
-    one = candidate(make())
-    effects = decide([one], world([], nodes={} if locked is None else {NODE: locked}))
-    assert said(one) == "Rejudge"
-    assert not effects.thefts
-    assert not effects.fetched
-    assert not effects.changed
-
-
-@pytest.mark.parametrize(("make", "outcome"), [(theft, "renew:key-conflict"), (fetch, "Fetch")])
-def test_one_request_of_a_node_at_a_time(make: Callable[[], Theft | Fetch], outcome: str) -> None:
-    """The second of a batch sees what the first has done to the node; another node's reader does not care."""
-    first, second, other = candidate(make()), candidate(make()), candidate(refused())
-    first.reads = {("node", OTHER)}
-    second.reads = {("node", NODE), ("grant", GRANT)}
-    other.reads = {("node", OTHER)}
-    third = candidate(refused())
-    third.reads = {("node", anew())}
-    batch = [first, second, other, third]
-    changes: dict[str, Any] = {"nodes": {NODE: node()}}
-    assert decided(batch, **changes) == [outcome, "Rejudge", "acme-asset:no", "Rejudge"]
-    # Reads and changes that have nothing to do with each other.
-    before, then = candidate(admit()), candidate(make())
-    then.reads = {("node", OTHER)}
-    assert decided([before, then], **changes) == ["Admit", outcome]
-
-
-def test_theft_revokes_once_for_each_certificate() -> None:
-    """A thief who asks again and again must not write as often."""
-    judged = theft()
-    one = candidate(judged)
-    effects = decide([one], world([], nodes={NODE: node()}))
-    assert said(one) == "renew:key-conflict"
-    assert effects.thefts == [(one, judged)]
-    again = candidate(theft(contested=True))
-    effects = decide([again], world([], nodes={NODE: node()}))
-    assert said(again) == "renew:key-conflict"
-    assert not effects.thefts
-    assert not effects.changed
-
-
-def command() -> LockedCommand:
-    return locked(id=UUID(int=3), node_id=NODE, expires_at=NOW + MOMENT)
-
-
-def test_node_is_told_what_waits_for_it() -> None:
-    """And the batch knows of it, so that it is written that it was told."""
-    one = candidate(fetch(b"y"))
-    changes: dict[str, Any] = {"nodes": {NODE: node()}, "banned": {b"x"}}
-    effects = decide([one], world([], commands={NODE: [command()]}, **changes))
-    assert isinstance(one.judgement, Fetch)
-    assert [sent.id for sent in one.judgement.dispatch.sent] == [UUID(int=3)]
-    assert effects.fetched == [(one, one.judgement)]
-
-
-def test_node_that_may_have_none_any_more_gets_none_and_what_waits_is_refused() -> None:
-    """A retired node is not told to wipe its disk, and the operator is told that it was not."""
-    stopped = Refused(AttestorId("command"), "node-state", tenant_id=TenantId("acme"))
-    asked = fetch(stopped=stopped)
-    one = candidate(asked)
-    effects = decide([one], world([], nodes={NODE: node()}, commands={NODE: [command()]}))
-    assert said(one) == "command:node-state"
-    assert [row.reason for row in asked.dispatch.refused] == ["node-state"]
-    assert not asked.dispatch.sent
-    assert effects.fetched == [(one, asked)]
-
-
-def test_banned_node_is_told_nothing() -> None:
-    """A ban wins over what was enqueued before it, and the tenant is told."""
-    asked = fetch(b"y", b"x")
-    one = candidate(asked)
-    effects = decide(
-        [one], world([], nodes={NODE: node()}, commands={NODE: [command()]}, banned={b"x"})
-    )
-    assert said(one) == "join:banned"
-    assert refusal_of(one).tenant_id == "acme"
-    assert not asked.dispatch.sent
-    assert not effects.fetched
