@@ -73,7 +73,7 @@ SHOWN_BY: Mapping[str, tuple[str, ...]] = {
     "B04": (
         "tests/unit/streams/cli/test_imports.py::test_the_agents_commands_import_no_server_part",
     ),
-    "B27": (f"{_AGENT}/test_joining.py::test_nothing_is_sent_while_there_is_no_evidence",),
+    "B27": (f"{_AGENT}/test_challenges.py::test_nothing_is_sent_while_there_is_no_evidence",),
     "B64": (
         f"{_CRYPTO}/test_csr.py::test_a_csr_without_the_attributes_field_is_malformed",
         f"{_CRYPTO}/test_csr.py::test_every_truncation_is_malformed",

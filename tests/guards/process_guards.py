@@ -33,13 +33,13 @@ PROCESSES: tuple[Guard, ...] = (
         "no more is taken on than can be sent",
         "1",
         "gateways_take_on_whatever_comes",
-        "tests/unit/streams/gateway/test_routes.py::test_who_finds_no_room_on_the_way_is_told_when_to_come_again",
+        "tests/unit/streams/gateway/test_overload.py::test_who_finds_no_room_on_the_way_is_told_when_to_come_again",
     ),
     Guard(
         "a client that is cut off says nothing of Kafka",
         "1",
         "who_leaves_frees_the_way_to_kafka",
-        "tests/unit/streams/gateway/test_routes.py::test_a_client_that_is_cut_off_says_nothing_of_kafka",
+        "tests/unit/streams/gateway/test_overload.py::test_a_client_that_is_cut_off_says_nothing_of_kafka",
     ),
     Guard(
         "a storm comes again in a row",

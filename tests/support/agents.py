@@ -30,6 +30,7 @@ from watchword.streams.agent.join import JoinOptions, JoinResult, join
 from watchword.streams.agent.keystore import Keystore
 from watchword.streams.agent.progress import Progress
 from watchword.streams.agent.transport import Conversation
+from watchword.streams.agent.trust import TrustKeeper
 
 MONTH = timedelta(days=30)
 TENANT = "acme"
@@ -307,6 +308,12 @@ def bootstrapped(state: Path, service: Service) -> Keystore:
         keystore.write("key-set.jws", service.key_set())
         keystore.write("pin", service.pin.encode())
     return keystore
+
+
+def keeper(state: Path, wire: Wire, time: Time) -> TrustKeeper:
+    """Return what keeps the trust of this state directory, by these clocks."""
+    wire.clock = time.clock
+    return TrustKeeper(Keystore(state), wire, pace=time.pace)
 
 
 class ChallengedProver:

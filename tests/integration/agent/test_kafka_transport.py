@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-from datetime import UTC, datetime
 from hashlib import sha256
-from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -31,11 +29,6 @@ from watchword.streams.kafka_clients import KafkaConnection
 pytestmark = pytest.mark.kafka
 
 QUICK = Pace(first_s=0.05, cap_s=0.2, resend_after_s=2.0, poll_s=1.0)
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path / "state", now=datetime.now(UTC))
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.attestors.scripted import REASONS, Script, Scripted
 from tests.support.gateway import location_of
+from tests.support.gateway_desk import asking, make_desk
 from tests.support.joins import join_bench
-from tests.unit.streams.gateway.test_routes import asking, make_desk
 from watchword.handlers.attestor import Admission, Deferral, Evidence, JoinContext
 from watchword.handlers.errors import Refused
 from watchword.handlers.join.records import Answer

@@ -18,11 +18,6 @@ from watchword.streams.agent.join import JoinOptions
 from watchword.streams.agent.keystore import Keystore
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path / "state")
-
-
 def crash(_: bytes) -> None:
     raise Crash
 

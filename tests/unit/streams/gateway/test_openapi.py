@@ -7,7 +7,7 @@ import pytest
 from starlette.routing import Route
 
 from tests.support.folders import ROOT
-from tests.unit.streams.gateway.test_routes import make_desk
+from tests.support.gateway_desk import make_desk
 from watchword.streams.gateway.openapi import openapi, openapi_bytes
 from watchword.streams.gateway.problems import Problem
 from watchword.streams.gateway.routes import application
