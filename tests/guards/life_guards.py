@@ -65,7 +65,7 @@ LIFE: tuple[Guard, ...] = (
         "an agent knows what it was told",
         "2",
         "commands_are_not_remembered",
-        f"{_AGENT}/test_commands.py::test_command_that_comes_again_is_not_run_again",
+        f"{_AGENT}/test_command_journal.py::test_command_that_comes_again_is_not_run_again",
     ),
     Guard(
         "handlers are root's or the agent's",
