@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA224, SHA256, SHA384, SHA512
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from watchword.handlers.crypto import der
 from watchword.handlers.crypto.authority import Authority
 from watchword.handlers.crypto.ca_certificates import create_ca
 from watchword.handlers.crypto.jws import JwsSigner
@@ -73,3 +74,10 @@ def authority(*, now: datetime = NOW, is_distinct: bool = False) -> Authority:
 def jws_signer(kid: str = "s-1") -> JwsSigner:
     """Return a signer of documents with a fresh key."""
     return JwsSigner(kid, Ed25519PrivateKey.generate())
+
+
+def rsa_spki(bits: int, exponent: int = 65537, *, low: int = 0x10001) -> bytes:
+    """Return an RSA key of a size that would take long to generate; nobody has the private half."""
+    key = der.tlv(der.SEQUENCE, der.unsigned((1 << (bits - 1)) + low) + der.unsigned(exponent))
+    algorithm = bytes.fromhex("300d06092a864886f70d0101010500")
+    return der.tlv(der.SEQUENCE, algorithm + der.tlv(der.BIT_STRING, b"\0" + key))

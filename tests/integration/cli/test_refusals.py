@@ -11,8 +11,8 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from tests.support.cef_lines import read_cef
 from tests.support.commands import Command, result
-from tests.unit.schemas.test_cef import read as read_cef
 from watchword.handlers.store.connection import Database
 from watchword.schemas.ecs import to_ecs
 from watchword.schemas.events import JoinRefused

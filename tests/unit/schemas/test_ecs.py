@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.security_events import ALERT, INVALID, REFUSED, WINDOW
 from tests.support.vectors import vector
-from tests.unit.schemas.test_ocsf import ALERT, INVALID, REFUSED, WINDOW
 from watchword.schemas.ecs import to_ecs
 
 EVENTS = [

@@ -9,82 +9,9 @@ import pytest
 from jsonschema import Draft202012Validator
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 
+from tests.support.security_events import ALERT, INVALID, REFUSED, WINDOW
 from tests.support.vectors import vector
 from watchword.schemas.ocsf import to_ocsf
-
-REFUSED = {
-    "schemaVersion": 1,
-    "id": "01a22979-a0f9-73cb-8927-bcd853564286",
-    "type": "security.join.refused",
-    "time": "2026-01-02T03:04:05.678Z",
-    "tenant": "root",
-    "attestor": "join-token",
-    "reason": "bad-secret",
-    "refusal": "join-token:bad-secret",
-    "code": "WJ0302",
-    "severity": "high",
-    "role": "node",
-    "csrSha256": "1" * 64,
-    "claimedHardwareKeySha256": "2" * 64,
-    "requestId": "01a22979-a0f9-73cb-8927-bcd853564287",
-    "requestSha256": "3" * 64,
-    "topic": "join.requests",
-    "partition": 3,
-    "offset": 7,
-    "worker": "worker-1",
-}
-INVALID = REFUSED | {
-    "type": "security.join.invalid",
-    "severity": "low",
-    "csrSha256": None,
-    "claimedHardwareKeySha256": None,
-    "requestId": None,
-    "role": None,
-}
-WINDOW = {
-    "schemaVersion": 1,
-    "id": "01a22979-a0f9-73cb-8927-bcd853564288",
-    "type": "security.join.refused.window",
-    "time": "2026-01-02T03:05:05.678Z",
-    "tenant": "acme",
-    "attestor": "join-token",
-    "reason": "bad-secret",
-    "refusal": "join-token:bad-secret",
-    "periodStart": "2026-01-02T03:04:05.678Z",
-    "periodEnd": "2026-01-02T03:05:05.678Z",
-    "phase": "end",
-    "recorded": 0,
-    "published": 0,
-    "suppressed": 0,
-    "distinctCsrs": 0,
-    "distinctClaimedHardwareKeys": 0,
-    "firstTime": None,
-    "lastTime": None,
-    "limit": 60,
-    "limitSeconds": 60,
-    "requestIds": [],
-}
-
-ALERT = {
-    "schemaVersion": 1,
-    "id": "01a22979-a0f9-73cb-8927-bcd853564289",
-    "type": "security.join.alert",
-    "time": "2026-01-02T03:05:05.678Z",
-    "tenant": "root",
-    "kind": "many-credentials",
-    "code": "WJ9001",
-    "severity": "high",
-    "sentence": "One machine has tried many credentials.",
-    "attestor": None,
-    "refusal": None,
-    "periodStart": "2026-01-02T03:00:05.678Z",
-    "periodEnd": "2026-01-02T03:05:05.678Z",
-    "refusals": 40,
-    "subjects": 1,
-    "subjectKind": "hardware-key",
-    "examples": ["2" * 64],
-    "requestIds": ["01a22979-a0f9-73cb-8927-bcd853564287"],
-}
 
 SECURITY_CONTROL = {"action", "action_id", "disposition", "disposition_id", "is_alert", "policy"}
 """Attributes of the profile `security_control`."""

@@ -19,8 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.crypto import Digest, NodeKey, csr_of, rsa_key, spki_of
-from tests.unit.handlers.crypto.test_keypolicy import rsa_spki
+from tests.support.crypto import Digest, NodeKey, csr_of, rsa_key, rsa_spki, spki_of
 from watchword.handlers.crypto import der
 from watchword.handlers.crypto.csr import check_possession, load_csr
 from watchword.handlers.errors import InvalidInput

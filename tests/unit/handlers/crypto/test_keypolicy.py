@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.crypto import rsa_key, spki_of
+from tests.support.crypto import rsa_key, rsa_spki, spki_of
 from watchword.handlers.crypto import der, keypolicy
 from watchword.handlers.crypto.keypolicy import load_public_key, public_key_bits
 from watchword.handlers.errors import InvalidInput
@@ -24,13 +24,6 @@ P256 = spki_of(ec.generate_private_key(ec.SECP256R1()))
 P384 = spki_of(ec.generate_private_key(ec.SECP384R1()))
 ED25519 = spki_of(Ed25519PrivateKey.generate())
 _P = 2**255 - 19
-
-
-def rsa_spki(bits: int, exponent: int = 65537, *, low: int = 0x10001) -> bytes:
-    """Return an RSA key of a size that would take long to generate; nobody has the private half."""
-    key = der.tlv(der.SEQUENCE, der.unsigned((1 << (bits - 1)) + low) + der.unsigned(exponent))
-    algorithm = bytes.fromhex("300d06092a864886f70d0101010500")
-    return der.tlv(der.SEQUENCE, algorithm + der.tlv(der.BIT_STRING, b"\0" + key))
 
 
 def spki(key: Any) -> bytes:  # noqa: ANN401 - any public key

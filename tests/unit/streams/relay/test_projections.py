@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import uuid4, uuid5
 
-from tests.unit.schemas.test_ocsf import REFUSED
+from tests.support.security_events import REFUSED
 from watchword.handlers.store.relay import Row
 from watchword.schemas.topics import JOIN_REFUSED, JOIN_REFUSED_OCSF, NODE_EVENTS
 from watchword.streams.relay.projections import _OCSF_IDS, Projected

@@ -7,22 +7,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from tests.support.certificates import OperatorCa
+from tests.support.written_settings import settings_of
 from watchword.handlers.attestor import Admission
 from watchword.handlers.attestors.discovery.verifier import KINDS
 from watchword.handlers.attestors.x509pop.verifier import X509PopAttestor
 from watchword.handlers.errors import ConfigRefused
 from watchword.schemas.ids import AttestorId, Role, TenantId
-from watchword.streams.settings import Settings, load
 from watchword.streams.wiring.attestors import enabled_attestors, join_policy
 
 HOME = {"HOME": "/nonexistent"}
 DOMAIN = "fleet.example"
-
-
-def settings_of(folder: Path, text: str) -> Settings:
-    file = folder / "watchword.toml"
-    file.write_text(text)
-    return load(environment=HOME, file=file).settings
 
 
 def pem(folder: Path, name: str, *authorities: OperatorCa) -> Path:

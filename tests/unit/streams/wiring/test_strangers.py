@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.attestors.scripted import Scripted
-from tests.unit.streams.wiring.test_attestors import settings_of
+from tests.support.written_settings import settings_of
 from watchword.handlers.errors import ConfigRefused
 from watchword.streams.settings import Settings
 from watchword.streams.wiring.attestors import BUILT_IN, enabled_attestors
