@@ -10,7 +10,6 @@ from tests.support.security_events import INVALID, REFUSED, WINDOW
 from tests.support.vectors import vector
 from watchword.schemas.cef import to_cef
 
-
 _HEADS = 7
 
 
