@@ -88,9 +88,9 @@ FULL_FLOODS = Floods(
     slow=300,
     pollers=10_000,
     agents=10_000,
-    waiters=4000,
+    waiters=10_000,
 )
-"""As the promise has them."""
+"""As the promise has them, at gateways that have as many long polls as they have if nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True)
