@@ -1,6 +1,7 @@
 """The gateway's resources under `/v1`."""
 
 import asyncio
+import random
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -43,6 +44,10 @@ _SECONDS = re.compile(r"[0-9]{1,9}")
 _NO_STORE = {"Cache-Control": "no-store"}
 _GONE = Response(status_code=499, headers=_NO_STORE)
 _DOCUMENT_AGE_S = 60
+
+_SPREAD = 0.4
+"""The share of a long poll by which it may end early. Polls that came together, as after an outage or a boot, would otherwise end
+and come again together, every 25 seconds, and whoever joins then waits behind thousands of them."""
 
 _LONG_ROW_S = 2.0
 """So many are turned away that a check of what could not be sent would take the time of what could be."""
@@ -202,9 +207,10 @@ class Joins:
     async def _wait(
         self, request: Request, digest: bytes, after: str | None, wait_s: float
     ) -> Answer | None:
-        """Return the answer as soon as it is there; None after `wait_s`, or when the gateway stops."""
+        """Return the answer as soon as it is there; None after `wait_s` or a little less, or when the gateway stops."""
         answers = self._desk.answers
-        until = asyncio.get_running_loop().time() + wait_s
+        waits_s = wait_s * random.uniform(1.0 - _SPREAD, 1.0)  # noqa: S311 - so that they do not end together
+        until = asyncio.get_running_loop().time() + waits_s
         gone = asyncio.create_task(_disconnected(request))
         try:
             while (answer := answers.find(digest, after)) is None and not answers.is_closed:
