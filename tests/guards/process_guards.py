@@ -42,6 +42,12 @@ PROCESSES: tuple[Guard, ...] = (
         "tests/unit/streams/gateway/test_overload.py::test_a_client_that_is_cut_off_says_nothing_of_kafka",
     ),
     Guard(
+        "polls do not end together",
+        "1",
+        "polls_end_together",
+        "tests/unit/streams/gateway/test_routes.py::test_polls_that_came_together_do_not_end_together",
+    ),
+    Guard(
         "a storm comes again in a row",
         "1",
         "machines_come_again_at_once",

@@ -191,6 +191,13 @@ def who_leaves_frees_the_way_to_kafka() -> None:
     _replace(Place, "_send", lambda self, admitted, headers: self._carry(admitted, headers))
 
 
+def polls_end_together() -> None:
+    """Let each long poll last as long as was asked for."""
+    from watchword.streams.gateway import routes  # noqa: PLC0415
+
+    _replace(routes, "_SPREAD", 0.0)
+
+
 def machines_come_again_at_once() -> None:
     """Tell each machine that is turned away to come again in a second."""
     from watchword.streams.gateway.shedding import Turns  # noqa: PLC0415
@@ -285,6 +292,7 @@ SWITCHES: dict[str, Callable[[], None]] = {
         slots_are_made_in_the_batch,
         gateways_take_on_whatever_comes,
         who_leaves_frees_the_way_to_kafka,
+        polls_end_together,
         machines_come_again_at_once,
         good_byes_are_waited_for,
         no_slot_is_exempt,

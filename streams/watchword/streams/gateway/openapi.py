@@ -162,7 +162,7 @@ def _poll(max_wait_s: int) -> Json:
             {
                 "name": "wait",
                 "in": "query",
-                "description": f"Seconds to wait for an answer; more than {max_wait_s} is taken "
+                "description": f"Seconds to wait for an answer, or up to two fifths less; more than {max_wait_s} is taken "
                 f"for {max_wait_s}",
                 "schema": {"type": "integer", "minimum": 0, "default": 0},
             },
