@@ -137,21 +137,17 @@ class Requests:
         if begun is None:
             metrics.SENT.labels("too-many").inc()
             return None
-        return Place(self._window, begun, self._carried)
-
-    async def _carried(self, admitted: Admitted, headers: Headers) -> None:
-        with metrics.SEND_SECONDS.time():
-            await self._send(admitted, headers)
-        metrics.SENT.labels("acknowledged").inc()
+        return Place(self._window, begun, self._send)
 
     async def _send(self, admitted: Admitted, headers: Headers) -> None:
         producer: Producer | None = None
         try:
-            async with asyncio.timeout(self._deadline_s):
-                producer = await self._current()
-                await producer.send_and_wait(
-                    self.topic, admitted.body, key=admitted.csr_sha256, headers=list(headers)
-                )
+            with metrics.SEND_SECONDS.time():
+                async with asyncio.timeout(self._deadline_s):
+                    producer = await self._current()
+                    await producer.send_and_wait(
+                        self.topic, admitted.body, key=admitted.csr_sha256, headers=list(headers)
+                    )
         except (KafkaError, OSError, TimeoutError) as error:
             metrics.SENT.labels("failed").inc()
             if self._lines.take(""):
@@ -167,6 +163,7 @@ class Requests:
             if producer is not None:
                 self._retire(producer)
             raise Unavailable from error
+        metrics.SENT.labels("acknowledged").inc()
 
     async def _current(self) -> Producer:
         """Return the producer; wait for the next one only if Kafka is not known to be away."""
