@@ -23,7 +23,8 @@ from tests.support.clouds import Cms
 from tests.support.contexts import Desk, Facts
 from tests.support.crypto import TRUST_DOMAIN, jws_signer
 from tests.support.metadata import Aws, Azure, Google
-from watchword.handlers.anchors import CloudAccount, DiscoverySite, Image
+from tests.support.ramdisks import SITE
+from watchword.handlers.anchors import CloudAccount, Image
 from watchword.handlers.attestor import Admission, Attestor, Challenge, Evidence, Subject
 from watchword.handlers.attestors.cloud_iid.binding import bound_audience, nonce_for
 from watchword.handlers.attestors.cloud_iid.evidence import CloudEvidence
@@ -138,17 +139,7 @@ def image_proof() -> Target:
 def discovery() -> Target:
     """Return `discovery` with a site's key in it."""
     key = jws_signer("k1")
-    row = DiscoverySite(
-        kid="k1",
-        public_key=key.public,
-        tenant=TenantId("acme"),
-        site="berlin",
-        pool="metal",
-        approval="always",
-        allowed_kinds=KINDS,
-        expires_at=None,
-        revoked=False,
-    )
+    row = replace(SITE, public_key=key.public, approval="always", allowed_kinds=KINDS)
     desk = Desk("discovery", "ramdisk", Facts(sites={"k1": row}, agrees=True))
     good = sign_assertion(
         key,

@@ -8,7 +8,7 @@ from tests.support.joins import Bench, code, join_bench
 from tests.support.scenarios import Order
 
 NOTE = "INSERT INTO notes VALUES ($1)"
-SETUP = "CREATE TABLE notes (csr bytea NOT NULL)"
+_SETUP = "CREATE TABLE notes (csr bytea NOT NULL)"
 
 
 @contextlib.asynccontextmanager
@@ -17,11 +17,16 @@ async def lane_bench(database: str) -> AsyncGenerator[Bench]:
     order = Order()
     attestors = [Scripted("lane", uses_tx=True)]
     async with join_bench(database, attestors=attestors, observer=order) as bench:
-        await bench.run(SETUP)
-        await bench.author_role("lane", "notes")
-        await bench.place("acme", "web")
+        await prepare(bench)
         yield bench
         assert order.halvings == 0
+
+
+async def prepare(bench: Bench) -> None:
+    """Make the table for notes, the role that the attestor's statements run with, and places to join."""
+    await bench.run(_SETUP)
+    await bench.author_role("lane", "notes")
+    await bench.place("acme", "web")
 
 
 async def ask(bench: Bench, script: Script, *, attestor: str = "lane") -> str:

@@ -1,23 +1,16 @@
 """PostgreSQL goes away in the middle of a batch, at one statement after the other."""
 
 from itertools import count
-from typing import Any
 
 import pytest
 
 from tests.support.attestors.scripted import Script, Scripted
 from tests.support.cut_connections import cut_at
-from tests.support.joins import join_bench
+from tests.support.joins import code, join_bench
+from tests.support.lanes import NOTE, prepare
 from tests.support.renewals import Node, joined
 
 pytestmark = pytest.mark.postgres
-
-_NOTE = "INSERT INTO notes VALUES ($1)"
-_SETUP = "CREATE TABLE notes (csr bytea NOT NULL)"
-
-
-def _told(answer: dict[str, Any]) -> str:
-    return str((answer.get("failed") or {}).get("code") or answer["outcome"])
 
 
 async def test_a_batch_comes_to_the_same_at_whatever_statement_its_connection_ends(
@@ -27,11 +20,10 @@ async def test_a_batch_comes_to_the_same_at_whatever_statement_its_connection_en
     lane = Scripted("lane", uses_tx=True)
     async with join_bench(database, attestors=[Scripted(), lane]) as bench:
         token = await bench.token(uses=1000)
-        await bench.run(_SETUP)
-        await bench.author_role("lane", "notes")
+        await prepare(bench)
         node = await joined(bench)
-        admitted = Script(statements=(_NOTE,)).encode()
-        refused = Script("refuse", "no", statements=(_NOTE,)).encode()
+        admitted = Script(statements=(NOTE,)).encode()
+        refused = Script("refuse", "no", statements=(NOTE,)).encode()
 
         nth = 0
         for nth in count(1):
@@ -46,7 +38,7 @@ async def test_a_batch_comes_to_the_same_at_whatever_statement_its_connection_en
             ]
             with cut_at(nth) as statements:
                 answers = await bench.ask(*requests)
-            told = [_told(answer) for answer in answers]
+            told = [code(answer) for answer in answers]
             assert told == ["joined", "refused", "deferred", "joined", "refused", "joined"], nth
             node = Node.of(next_key, answers[-1])
             if statements.begun < nth:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.attestors.scripted import Script, Scripted, Way
 from tests.support.joins import Bench, join_bench
-from tests.support.lanes import NOTE, SETUP, ask, lane_bench, notes
+from tests.support.lanes import NOTE, ask, lane_bench, notes, prepare
 from tests.support.scenarios import Order
 from watchword.handlers.attestor import Admission, Deferral, Evidence, JoinContext
 from watchword.schemas.canonical import unb64
@@ -111,9 +111,7 @@ async def test_author_may_read_and_write_at_once(database: str) -> None:
     order = Order()
     attestors = [ReadsAndWrites("lane", uses_tx=True)]
     async with join_bench(database, attestors=attestors, observer=order) as bench:
-        await bench.run(SETUP)
-        await bench.author_role("lane", "notes")
-        await bench.place("acme", "web")
+        await prepare(bench)
         assert await ask(bench, Script()) == "joined"
         assert await notes(bench) == 5
         assert order.retries == 0
@@ -145,8 +143,7 @@ async def test_nothing_is_written_after_the_verdict(database: str) -> None:
     """A write behind the refusal would be outside of what the refusal undoes."""
     attestor = WritesLater()
     async with join_bench(database, attestors=[attestor]) as bench:
-        await bench.run(SETUP)
-        await bench.author_role("lane", "notes")
+        await prepare(bench)
         assert await ask(bench, Script(way="refuse")) == "refused"
         assert attestor.later is not None
         with pytest.raises(PermissionError):
@@ -187,9 +184,7 @@ async def test_dying_connection_is_not_the_authors_fault(database: str) -> None:
     order = Order()
     attestors = [Scripted("lane", uses_tx=True)]
     async with join_bench(database, attestors=attestors, observer=order) as bench:
-        await bench.run(SETUP)
-        await bench.author_role("lane", "notes")
-        await bench.place("acme", "web")
+        await prepare(bench)
         store: Any = bench.engine._store
         real = store.lane
 
