@@ -59,11 +59,13 @@ demo: $(STAMP) ## the same, and machines that join
 test: $(STAMP) ## all tests but benchmarks and faults; ARGS= goes to pytest
 	PYTHONHASHSEED=0 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-check: $(STAMP) ## formatting, lint, types, and who may import whom
+check: $(STAMP) ## formatting, lint, types, who may import whom, and that each test can be collected
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(MAKE) --jobs=2 mypy pyright
 	$(BIN)/lint-imports
+	mkdir -p build
+	$(BIN)/pytest --collect-only -qq -m "" > build/collected.txt || { cat build/collected.txt; exit 1; }
 
 # Both use one processor.
 mypy: $(STAMP)

@@ -6,21 +6,21 @@ another exception, and never an admission that the unmutated evidence does not g
 """
 
 from base64 import urlsafe_b64decode
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.support.certificates import OperatorCa
 from tests.support.cloud_desks import ACCOUNTS, Clouds, key_of
 from tests.support.clouds import Cms
-from tests.support.contexts import Desk, Facts
+from tests.support.contexts import Desk, Facts, run
 from tests.support.crypto import TRUST_DOMAIN, jws_signer
 from tests.support.metadata import Aws, Azure, Google
 from tests.support.ramdisks import SITE
@@ -47,19 +47,6 @@ from watchword.handlers.crypto.jws import JwsSigner
 from watchword.handlers.errors import Refused
 from watchword.schemas.ids import TenantId, UnverifiedPayload
 from watchword.schemas.requests import Claims
-
-_Result = TypeVar("_Result")
-
-
-def run(verifying: Coroutine[Any, Any, _Result]) -> _Result:
-    """Return the result of a coroutine that waits for nothing; a loop for each would cost more than it does."""
-    try:
-        verifying.send(None)
-    except StopIteration as done:
-        result: _Result = done.value
-        return result
-    message = "it waits for something"
-    raise RuntimeError(message)
 
 
 @dataclass

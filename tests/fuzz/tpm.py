@@ -10,8 +10,8 @@ from functools import cache
 from hashlib import sha256
 from typing import Protocol
 
-from tests.fuzz.targets import Target, run
-from tests.support.contexts import Desk, Facts
+from tests.fuzz.targets import Target
+from tests.support.contexts import Desk, Facts, run
 from tests.support.tpm import SPEC_ID, Maker, SoftProver, SoftTpm, area, measured, new_key
 from watchword.handlers.anchors import TpmEndorsement, TpmPolicy
 from watchword.handlers.attestor import Admission, Challenge, Evidence

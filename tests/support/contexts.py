@@ -1,8 +1,9 @@
 """A join context without a database: what a verifier reads is what a test puts there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any, TypeVar
 from uuid import UUID
 
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -23,6 +24,19 @@ from watchword.handlers.crypto.csr import load_csr
 from watchword.handlers.crypto.state import StateSealer
 from watchword.handlers.errors import Refused, WatchwordError
 from watchword.schemas.ids import AttestorId, NodeId, Role, TenantId, UnverifiedPayload
+
+_Result = TypeVar("_Result")
+
+
+def run(verifying: Coroutine[Any, Any, _Result]) -> _Result:
+    """Return the result of a coroutine that waits for nothing; a loop for each would cost more than it does."""
+    try:
+        verifying.send(None)
+    except StopIteration as done:
+        result: _Result = done.value
+        return result
+    message = "it waits for something"
+    raise RuntimeError(message)
 
 
 @dataclass

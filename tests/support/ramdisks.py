@@ -11,8 +11,7 @@ from uuid import UUID
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.fuzz.targets import run
-from tests.support.contexts import Desk
+from tests.support.contexts import Desk, run
 from watchword.handlers.anchors import DiscoverySite
 from watchword.handlers.attestor import Admission, Deferral, Evidence, Node, Subject
 from watchword.handlers.attestors.discovery.evidence import sign_assertion

@@ -7,8 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.fuzz.targets import run
-from tests.support.contexts import Desk
+from tests.support.contexts import Desk, run
 from tests.support.crypto import spki_of
 from tests.support.tpm import Maker, SoftProver, SoftTpm, name_of
 from watchword.handlers.anchors import TpmEndorsement, TpmPolicy

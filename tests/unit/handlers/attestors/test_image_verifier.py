@@ -11,8 +11,7 @@ from uuid import UUID
 import pytest
 import structlog.testing
 
-from tests.fuzz.targets import run
-from tests.support.contexts import Desk, Facts
+from tests.support.contexts import Desk, Facts, run
 from watchword.handlers.anchors import Image
 from watchword.handlers.attestor import (
     Admission,

@@ -8,8 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.fuzz.targets import run
-from tests.support.contexts import Desk, Facts
+from tests.support.contexts import Desk, Facts, run
 from watchword.handlers.attestor import Admission, Evidence
 from watchword.handlers.attestors.join_token.evidence import encode
 from watchword.handlers.attestors.join_token.verifier import JoinTokenAttestor

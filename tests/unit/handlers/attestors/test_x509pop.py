@@ -13,9 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from tests.fuzz.targets import run
 from tests.support.certificates import Held, OperatorCa, name_of, signed, usage
-from tests.support.contexts import Desk
+from tests.support.contexts import Desk, run
 from tests.support.crypto import TRUST_DOMAIN
 from watchword.handlers.attestor import Challenge, Evidence
 from watchword.handlers.attestors.x509pop import chain, verifier

@@ -13,9 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from tests.fuzz.targets import run
 from tests.support.certificates import Held, OperatorCa
-from tests.support.contexts import Desk
+from tests.support.contexts import Desk, run
 from tests.support.crypto import TRUST_DOMAIN, NodeKey, rsa_key, spki_of
 from watchword.handlers.attestor import (
     Admission,

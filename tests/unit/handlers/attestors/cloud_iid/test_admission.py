@@ -8,10 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.fuzz.targets import run
 from tests.support.cloud_desks import ACCOUNTS, Clouds, key_of
 from tests.support.clouds import Cms
-from tests.support.contexts import Desk
+from tests.support.contexts import Desk, run
 from tests.support.metadata import Aws, Azure, Google
 from watchword.handlers.anchors import CloudAccount
 from watchword.handlers.attestor import (

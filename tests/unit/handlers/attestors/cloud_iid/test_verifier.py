@@ -16,10 +16,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.x509.oid import AuthorityInformationAccessOID
 
-from tests.fuzz.targets import run
 from tests.support.cloud_desks import ACCOUNTS, Clouds, key_of
 from tests.support.clouds import Certified, Cms, certify
-from tests.support.contexts import Desk, Facts
+from tests.support.contexts import Desk, Facts, run
 from tests.support.metadata import Aws, Azure, Google
 from watchword.handlers.anchors import CloudAccount
 from watchword.handlers.attestor import Admission, Approval, Deferral, Evidence
