@@ -48,6 +48,18 @@ PROCESSES: tuple[Guard, ...] = (
         "tests/unit/streams/gateway/test_routes.py::test_polls_that_came_together_do_not_end_together",
     ),
     Guard(
+        "waiting polls are not looked at for garbage",
+        "1",
+        "gateways_stop_to_look_for_garbage",
+        "tests/integration/gateway/test_pauses.py",
+    ),
+    Guard(
+        "a producer that is given up ends with its sender",
+        "1",
+        "senders_wait_for_metadata",
+        "tests/integration/gateway/test_retired_producers.py",
+    ),
+    Guard(
         "a storm comes again in a row",
         "1",
         "machines_come_again_at_once",

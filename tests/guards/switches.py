@@ -198,6 +198,20 @@ def polls_end_together() -> None:
     _replace(routes, "_SPREAD", 0.0)
 
 
+def gateways_stop_to_look_for_garbage() -> None:
+    """Let the collector look at everything that waits, as often as it does by default."""
+    from watchword.streams.gateway import process  # noqa: PLC0415
+
+    _replace(process, "spare_the_collector", lambda: None)
+
+
+def senders_wait_for_metadata() -> None:
+    """Let the sender of a producer that was given up wait for what nobody asks for any more."""
+    from watchword.streams import kafka_closing  # noqa: PLC0415
+
+    _replace(kafka_closing, "_send_away_who_waits_for_metadata", lambda _: None)
+
+
 def machines_come_again_at_once() -> None:
     """Tell each machine that is turned away to come again in a second."""
     from watchword.streams.gateway.shedding import Turns  # noqa: PLC0415
@@ -293,6 +307,8 @@ SWITCHES: dict[str, Callable[[], None]] = {
         gateways_take_on_whatever_comes,
         who_leaves_frees_the_way_to_kafka,
         polls_end_together,
+        gateways_stop_to_look_for_garbage,
+        senders_wait_for_metadata,
         machines_come_again_at_once,
         good_byes_are_waited_for,
         no_slot_is_exempt,

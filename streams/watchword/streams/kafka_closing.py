@@ -25,12 +25,30 @@ async def close(client: Stoppable, *, patience_s: float) -> None:
         return
     stopping.add_done_callback(_look)
     stopping.cancel()
-    # What `stop` did not get to: the sockets.
+    # What `stop` did not get to: a producer's sender, and the sockets.
+    sender: asyncio.Future[Any] | None = getattr(
+        getattr(client, "_sender", None), "sender_task", None
+    )
+    if sender is not None:
+        sender.cancel()
     inside: Any = getattr(client, "_client", None) or getattr(client, "client", None)
     if inside is not None:
         closing = asyncio.ensure_future(inside.close())
         closing.add_done_callback(_look)
-        await asyncio.wait((stopping, closing), timeout=patience_s)
+        await asyncio.wait((closing,), timeout=patience_s)
+        if closing.done():
+            _send_away_who_waits_for_metadata(inside)
+    await asyncio.wait([stopping] if sender is None else [stopping, sender], timeout=patience_s)
+
+
+def _send_away_who_waits_for_metadata(inside: Any) -> None:  # noqa: ANN401 - aiokafka's client has no types
+    """Say that there is none: nobody asks for it any more, and sends that failed wait for it before they end."""
+    answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    answer.set_result(False)
+    waited: asyncio.Future[bool] | None = inside._md_update_fut  # noqa: SLF001 - there is no public way
+    if waited is not None and not waited.done():
+        waited.set_result(False)
+    inside._md_update_fut = answer  # noqa: SLF001 - who fails from now on finds it
 
 
 def _look(task: asyncio.Future[Any]) -> None:

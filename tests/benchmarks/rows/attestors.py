@@ -37,7 +37,7 @@ from watchword.handlers.attestors.x509pop.config import Config, Rule
 from watchword.handlers.attestors.x509pop.prover import FileKey, X509PopProver
 from watchword.handlers.attestors.x509pop.verifier import X509PopAttestor
 from watchword.schemas.ids import TenantId
-from watchword.streams.worker.memory import spare_the_collector
+from watchword.streams.cycles import spare_the_collector
 
 MOST = 2_000
 """Joins of a row: their evidence is made one by one."""

@@ -11,6 +11,7 @@ import structlog
 
 from watchword.handlers.crypto.jws import unverified_payload
 from watchword.handlers.errors import SignatureBroken
+from watchword.streams.cycles import spare_the_collector
 from watchword.streams.gateway import metrics
 from watchword.streams.gateway.addresses import Proxies
 from watchword.streams.gateway.answers import Answers
@@ -170,6 +171,7 @@ async def run_gateway(options: GatewayOptions) -> None:
     stop = asyncio.Event()
     with on_stop_signals(stop):
         async with Gateway(options).running():
+            spare_the_collector()
             await stop.wait()
 
 

@@ -1,6 +1,5 @@
-"""How much memory a worker may have, and how often it looks for what is left over."""
+"""How much memory a worker may have."""
 
-import gc
 import resource
 
 
@@ -14,13 +13,3 @@ def limit_memory(size: int) -> int:
     bound = size if hard == resource.RLIM_INFINITY else min(size, hard)
     resource.setrlimit(resource.RLIMIT_AS, (bound, hard))
     return bound
-
-
-def spare_the_collector() -> None:
-    """Take what a started worker keeps for good out of the garbage collector's sight, and let it look less often.
-
-    What judging makes goes by its reference counts; cycles are few (exceptions, ended tasks).
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 100)

@@ -14,6 +14,7 @@ from typing import TypeVar
 import structlog
 from mode import Service
 
+from watchword.streams.cycles import spare_the_collector
 from watchword.streams.health import Health, HealthListener
 from watchword.streams.worker import metrics
 from watchword.streams.worker.answers import Answers, producer_factory
@@ -22,7 +23,7 @@ from watchword.streams.worker.backlog import Backlog, Budget
 from watchword.streams.worker.batches import Batches, BatchParts
 from watchword.streams.worker.consumer import consumer_factory
 from watchword.streams.worker.exits import ExitCode, Fatal, exit_now
-from watchword.streams.worker.memory import limit_memory, spare_the_collector
+from watchword.streams.worker.memory import limit_memory
 from watchword.streams.worker.options import (
     GREATEST_RECORD_BYTES,
     Judging,
