@@ -48,6 +48,12 @@ PROCESSES: tuple[Guard, ...] = (
         "tests/unit/streams/gateway/test_routes.py::test_polls_that_came_together_do_not_end_together",
     ),
     Guard(
+        "idle polls end a few in a turn",
+        "1",
+        "idle_polls_end_at_once",
+        "tests/unit/streams/gateway/test_routes.py::test_polls_without_an_answer_end_a_few_in_a_turn",
+    ),
+    Guard(
         "waiting polls are not looked at for garbage",
         "1",
         "gateways_stop_to_look_for_garbage",

@@ -198,6 +198,13 @@ def polls_end_together() -> None:
     _replace(routes, "_SPREAD", 0.0)
 
 
+def idle_polls_end_at_once() -> None:
+    """Let all whose time is over be answered in the same turn of the event loop."""
+    from watchword.streams.gateway import routes  # noqa: PLC0415
+
+    _replace(routes, "_ENDS_PER_TURN", 1_000_000)
+
+
 def gateways_stop_to_look_for_garbage() -> None:
     """Let the collector look at everything that waits, as often as it does by default."""
     from watchword.streams.gateway import process  # noqa: PLC0415
@@ -307,6 +314,7 @@ SWITCHES: dict[str, Callable[[], None]] = {
         gateways_take_on_whatever_comes,
         who_leaves_frees_the_way_to_kafka,
         polls_end_together,
+        idle_polls_end_at_once,
         gateways_stop_to_look_for_garbage,
         senders_wait_for_metadata,
         machines_come_again_at_once,

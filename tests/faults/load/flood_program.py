@@ -5,6 +5,7 @@ Reads one order from standard input as JSON, what is to be sent from a file, and
 
 import asyncio
 import base64
+import gc
 import json
 import random
 import resource
@@ -77,6 +78,8 @@ def _fields(told: Poured | Booted) -> dict[str, Any]:
 async def _main() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    # By default it would look at ten thousand idle machines every few seconds, on a processor that others need.
+    gc.set_threshold(10_000, 20, 100)
     order = json.loads(sys.stdin.read())
     lines = Path(order["messages"]).read_bytes().splitlines()
     messages = [base64.b64decode(line) for line in lines]

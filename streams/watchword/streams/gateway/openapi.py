@@ -162,8 +162,8 @@ def _poll(max_wait_s: int) -> Json:
             {
                 "name": "wait",
                 "in": "query",
-                "description": f"Seconds to wait for an answer, or up to two fifths less; more than {max_wait_s} is taken "
-                f"for {max_wait_s}",
+                "description": f"Seconds to wait for an answer, or up to a fifth less; more than {max_wait_s} is taken "
+                f"for {max_wait_s}. A gateway that is busy may take longer.",
                 "schema": {"type": "integer", "minimum": 0, "default": 0},
             },
             {

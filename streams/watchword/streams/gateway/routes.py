@@ -30,7 +30,7 @@ from watchword.streams.gateway.problems import Problem, Rejected, problem_respon
 from watchword.streams.gateway.published import Published
 from watchword.streams.gateway.quotas import Buckets, Shares
 from watchword.streams.gateway.requests import Requests
-from watchword.streams.gateway.shedding import Turns
+from watchword.streams.gateway.shedding import Steps, Turns
 from watchword.streams.gateway.tracing import GatewayTracing, Untraced
 
 JOSE = "application/jose"
@@ -45,9 +45,12 @@ _NO_STORE = {"Cache-Control": "no-store"}
 _GONE = Response(status_code=499, headers=_NO_STORE)
 _DOCUMENT_AGE_S = 60
 
-_SPREAD = 0.4
+_SPREAD = 0.2
 """The share of a long poll by which it may end early. Polls that came together, as after an outage or a boot, would otherwise end
-and come again together, every 25 seconds, and whoever joins then waits behind thousands of them."""
+and come again together, every 25 seconds."""
+
+_ENDS_PER_TURN = 32
+"""Polls without an answer that end in one turn of the event loop. Who hears that there is nothing yet has time, whoever joins has not."""
 
 _LONG_ROW_S = 2.0
 """So many are turned away that a check of what could not be sent would take the time of what could be."""
@@ -83,6 +86,7 @@ class Joins:
         self._waiters = Shares(per_address=limits.waiters_per_address, total=limits.waiters)
         timings = desk.timings
         self._turns = Turns(limits.turns_per_s, most_s=timings.turn_s)
+        self._ends = Steps(_ENDS_PER_TURN)
 
     async def submit(self, request: Request) -> Response:
         """POST: check the request, give it to Kafka, and say where its answer will be."""
@@ -207,7 +211,10 @@ class Joins:
     async def _wait(
         self, request: Request, digest: bytes, after: str | None, wait_s: float
     ) -> Answer | None:
-        """Return the answer as soon as it is there; None after `wait_s` or a little less, or when the gateway stops."""
+        """Return the answer as soon as it is there; None after `wait_s` or a little less, or when the gateway stops.
+
+        Where many end at once it takes longer, until it is their turn.
+        """
         answers = self._desk.answers
         waits_s = wait_s * random.uniform(1.0 - _SPREAD, 1.0)  # noqa: S311 - so that they do not end together
         until = asyncio.get_running_loop().time() + waits_s
@@ -216,7 +223,8 @@ class Joins:
             while (answer := answers.find(digest, after)) is None and not answers.is_closed:
                 left_s = until - asyncio.get_running_loop().time()
                 if left_s <= 0:
-                    break
+                    await self._ends.step()
+                    return answers.find(digest, after)
                 with answers.waiting(digest) as woken:
                     await asyncio.wait(
                         (woken, gone), timeout=left_s, return_when=asyncio.FIRST_COMPLETED

@@ -1,4 +1,4 @@
-"""What a gateway takes on, and when whoever it turns away is to come again.
+"""What a gateway takes on, when whoever it turns away is to come again, and who has time.
 
 A send that waits longer than its deadline was work for nothing. If thousands of machines boot at
 once, a gateway that takes them all on misses every deadline, and none of them ever joins: goodput
@@ -6,8 +6,10 @@ collapses while throughput does not (RFC 2914, section 5). So what is on its way
 long sends take, and the others are told to come one after the other.
 """
 
+import asyncio
 import math
 import time
+from collections import deque
 from collections.abc import Callable
 
 _BEGIN = 256
@@ -97,3 +99,37 @@ class Turns:
             self._served, self._counted_at = 0, now
         self._next = min(max(self._next, now) + 1 / self._per_s, now + self._most_s)
         return max(1, math.ceil(self._next - now - _ROUNDING))
+
+
+class Steps:
+    """Lets so many go on in one turn of the event loop, and the others in the next ones, in the order in which they came.
+
+    Each step of a join on its way waits until everything that was ready before it has had its turn. Who has time asks here first.
+    """
+
+    def __init__(self, per_turn: int) -> None:
+        """Start with nobody waiting."""
+        self._per_turn = per_turn
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_letting = False
+
+    async def step(self) -> None:
+        """Return when it is one's turn."""
+        loop = asyncio.get_running_loop()
+        mine: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(mine)
+        if not self._is_letting:
+            self._is_letting = True
+            loop.call_soon(self._let)
+        await mine
+
+    def _let(self) -> None:
+        left = self._per_turn
+        while self._waiting and left:
+            future = self._waiting.popleft()
+            if not future.done():  # who was cancelled needs none
+                future.set_result(None)
+                left -= 1
+        self._is_letting = bool(self._waiting)
+        if self._is_letting:
+            asyncio.get_running_loop().call_soon(self._let)
