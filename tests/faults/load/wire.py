@@ -61,6 +61,11 @@ class Wire:
             raise Cut from error
         return cls(*made)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the other side has not ended it, as far as is known."""
+        return not (self._reader.at_eof() or self._reader.exception() or self._writer.is_closing())
+
     async def write(self, data: bytes) -> None:
         """Send some bytes; raises `Cut`."""
         try:

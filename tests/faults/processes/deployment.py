@@ -185,7 +185,7 @@ async def deployed(
         ledger = Ledger()
         supplies = Supplies(rng, encryption, tokens, anchors, claims)
         tail = Tail(kafka.bootstrap_servers, ledger)
-        http = HttpSender(fleet.gateways, rng) if fleet.gateways else None
+        http = HttpSender(fleet.gateway_ports, rng) if fleet.gateway_ports else None
         sender = KafkaSender(kafka.bootstrap_servers, rng)
         load = Load(supplies, ledger, sender, http, tail, operator, options)
         canaries = Canaries([*marks, *_keys(scratch / "keys"), *_secrets(supplies, postgres)])

@@ -84,11 +84,6 @@ class Fleet:
         return [child for child in self.children.values() if child.role == role]
 
     @property
-    def gateways(self) -> list[str]:
-        """The gateways' addresses."""
-        return [f"http://{LOOPBACK}:{port}" for port in self.gateway_ports]
-
-    @property
     def logs(self) -> list[Path]:
         """What the processes say."""
         return [child.log for child in self.children.values() if child.log.exists()]
