@@ -10,8 +10,8 @@ from watchword.streams.kafka_clients import BATCH_BYTES, KafkaConnection
 
 Record = ConsumerRecord[bytes | None, bytes | None]
 
-_METADATA_AGE_MS = 30_000
-"""A partition that was added is noticed within this."""
+_METADATA_AGE_MS = 3_000
+"""A partition that was added is noticed within this: until then nobody hears of the answers that workers write there."""
 
 
 class Consumer(Protocol):
