@@ -47,7 +47,7 @@ async def test_polls_that_came_together_do_not_end_together() -> None:
 
         ends = await asyncio.gather(*(poll() for _ in range(12)))
 
-    # Twelve draws from 0.2 s are within 0.03 s of each other once in ten million times.
+    # Twelve draws from 0.2 s are within 0.03 s of each other once in a hundred million times.
     assert max(ends) - min(ends) > 0.03
 
 
