@@ -23,7 +23,7 @@ from tests.faults.schedule import Say, Schedule
 _WARM_S = 3.0
 _PUBLISHED_S = 60.0
 _SUMMARISED_S = 60.0
-_REBUILT_S = 1200.0
+_REBUILT_S = 2400.0
 _SKIPPED = 76
 """A worker's exit status when Kafka's client left out an offset: it is to exit, and not to go on."""
 

@@ -1,12 +1,11 @@
 """Every acknowledged request has one final outcome, or an answer that invites another try."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b, sha256
+from hashlib import blake2b
 from typing import Any
 
-from tests.faults.judge.documents import Answer, Unreadable, canonical, read_answer
+from tests.faults.judge.documents import Answer, Unreadable, read_answer
 from tests.faults.judge.findings import Findings
 from tests.faults.judge.ledger import (
     COMMANDS,
@@ -21,7 +20,7 @@ from tests.faults.judge.ledger import (
     Ledger,
 )
 from tests.faults.judge.tables import Row
-from tests.faults.judge.topics import Record
+from tests.faults.judge.topics import Record, Taken
 
 _CODES = {1: JOINED, 2: REFUSED, 3: DEFERRED, 4: INVALID, 5: UNSUPPORTED, 6: COMMANDS}
 _REFUSED_CONTENT = {"code": "ACCESS_DENIED", "message": "Join refused"}
@@ -35,23 +34,57 @@ class Outcomes:
     final: dict[bytes, Answer] = field(default_factory=dict[bytes, Answer])
 
 
+class Reader:
+    """Reads signed answers, opens those that are sealed, and holds each against its request."""
+
+    def __init__(self, ledger: Ledger, signing: bytes, findings: Findings) -> None:
+        """Take what was asked, and the 32 raw bytes of the pinned key."""
+        self._ledger = ledger
+        self._signing = signing
+        self._findings = findings
+        self._reply_keys = {
+            a.digest: a.reply_private for a in ledger.asked.values() if a.reply_private is not None
+        }
+        self.answers: dict[bytes, list[Answer]] = {}
+        """What was read until now, by the digest of the request."""
+
+    def read(self, responses: Iterable[Record]) -> None:
+        """Read some more."""
+        findings = self._findings
+        for record in responses:
+            try:
+                answer = read_answer(record.value or b"", self._signing, self._reply_keys)
+            except (Unreadable, KeyError, ValueError) as error:
+                findings.wrong("answer that does not verify", f"{record.place}: {error!r}")
+                continue
+            asked = self._ledger.asked.get(answer.request_sha256)
+            if asked is None:
+                findings.wrong("answer to a request that nobody made", record.place)
+                continue
+            self.answers.setdefault(asked.digest, []).append(answer)
+            if record.key != (asked.csr_sha256 or asked.digest):
+                findings.wrong("answer under another key", f"{record.place} {asked.kind}")
+            if answer.was_sealed != (asked.reply_private is not None):
+                findings.wrong(
+                    "answer in clear that was to be sealed, or sealed unasked", record.place
+                )
+
+
 def check_answers(
     ledger: Ledger,
-    requests: Sequence[Record],
-    responses: Sequence[Record],
-    inbox: Sequence[Row],
-    signing: bytes,
+    requests: Iterable[Taken],
+    answers: Mapping[bytes, list[Answer]],
+    inbox: Iterable[Row],
     findings: Findings,
 ) -> Outcomes:
     """Compare what was asked, what Kafka has, what was answered and what is recorded.
 
-    `requests` and `responses` are the whole topics, `inbox` the whole table, `signing` the 32 raw
-    bytes of the pinned key.
+    `requests` are of the whole topic, `answers` what a `Reader` found in the whole topic of answers,
+    `inbox` is the whole table.
     """
     in_log = _in_log(ledger, requests, findings)
-    answers = _read_all(ledger, responses, signing, findings)
     recorded = {bytes(row["digest"]): row for row in inbox}
-    found = Outcomes(answers)
+    found = Outcomes(dict(answers))
     for digest in sorted(in_log):
         asked = ledger.asked[digest]
         _check_one(asked, answers.get(digest, []), recorded.get(digest), found, findings)
@@ -63,43 +96,17 @@ def check_answers(
     return found
 
 
-def _in_log(ledger: Ledger, requests: Iterable[Record], findings: Findings) -> set[bytes]:
+def _in_log(ledger: Ledger, requests: Iterable[Taken], findings: Findings) -> set[bytes]:
     found: set[bytes] = set()
     for record in requests:
-        digest = sha256(record.value or b"").digest()
-        if digest in ledger.asked:
-            found.add(digest)
+        if record.digest in ledger.asked:
+            found.add(record.digest)
         else:
             findings.wrong("record in join.requests that nobody sent", record.place)
     for asked in ledger.asked.values():
         if asked.deliveries and asked.digest not in found:
             findings.lost("acknowledged request that Kafka does not have", asked.digest.hex())
     return found
-
-
-def _read_all(
-    ledger: Ledger, responses: Iterable[Record], signing: bytes, findings: Findings
-) -> dict[bytes, list[Answer]]:
-    reply_keys = {
-        a.digest: a.reply_private for a in ledger.asked.values() if a.reply_private is not None
-    }
-    answers: dict[bytes, list[Answer]] = defaultdict(list)
-    for record in responses:
-        try:
-            answer = read_answer(record.value or b"", signing, reply_keys)
-        except (Unreadable, KeyError, ValueError) as error:
-            findings.wrong("answer that does not verify", f"{record.place}: {error!r}")
-            continue
-        asked = ledger.asked.get(answer.request_sha256)
-        if asked is None:
-            findings.wrong("answer to a request that nobody made", record.place)
-            continue
-        answers[answer.request_sha256].append(answer)
-        if record.key != (asked.csr_sha256 or asked.digest):
-            findings.wrong("answer under another key", f"{record.place} {asked.kind}")
-        if answer.was_sealed != (asked.reply_private is not None):
-            findings.wrong("answer in clear that was to be sealed, or sealed unasked", record.place)
-    return dict(answers)
 
 
 def _check_one(
@@ -109,16 +116,17 @@ def _check_one(
     if not answers:
         findings.lost("request without an answer", name)
     for answer in answers:
+        payload = answer.payload
         if answer.outcome not in asked.outcomes | {UNAVAILABLE}:
             findings.wrong("outcome that cannot be", f"{name}: {answer.outcome}")
-        if answer.payload["requestId"] != asked.request_id or answer.payload["csrSha256"] != (
+        if payload["requestId"] != asked.request_id or payload["csrSha256"] != (
             None if asked.csr_sha256 is None else asked.csr_sha256.hex()
         ):
             findings.wrong("answer about another request or CSR", name)
-        if answer.outcome == DEFERRED and answer.payload[DEFERRED]["type"] != asked.deferral:
-            findings.wrong("deferral of another kind", f"{name}: {answer.payload[DEFERRED]}")
-        if answer.outcome == REFUSED and answer.payload["refused"] != _REFUSED_CONTENT:
-            findings.wrong("refusal that says more", f"{name}: {answer.payload['refused']}")
+        if answer.outcome == DEFERRED and payload[DEFERRED]["type"] != asked.deferral:
+            findings.wrong("deferral of another kind", f"{name}: {payload[DEFERRED]}")
+        if answer.outcome == REFUSED and payload["refused"] != _REFUSED_CONTENT:
+            findings.wrong("refusal that says more", f"{name}: {payload['refused']}")
         if answer.outcome == UNAVAILABLE and UNAVAILABLE not in asked.outcomes:
             # It invites another try, so nothing is lost; but nothing here gave a reason for it.
             findings.wrong("UNAVAILABLE without a bug of an attestor's", name)
@@ -169,8 +177,8 @@ def _check_challenges(found: Outcomes, findings: Findings) -> None:
     seen: set[str] = set()
     for answers in found.answers.values():
         # One answer may stand there twice, word for word: after an error it is sent again.
-        for told in {canonical(answer.payload): answer.payload for answer in answers}.values():
-            if told["outcome"] != DEFERRED or told[DEFERRED]["type"] != "challenge":
+        for told in {a.said: a.payload for a in answers if a.outcome == DEFERRED}.values():
+            if told[DEFERRED]["type"] != "challenge":
                 continue
             for name in ("challenge", "state"):
                 if told[DEFERRED][name] in seen:

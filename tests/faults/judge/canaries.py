@@ -48,6 +48,11 @@ class Canaries:
         """Return how many patterns are looked for."""
         return len(self._patterns)
 
+    @property
+    def longest(self) -> int:
+        """How many bytes the longest pattern has."""
+        return max((len(pattern) for _, pattern in self._patterns), default=1)
+
     def found_in(self, data: bytes) -> Iterator[str]:
         """Yield the place of every secret that stands in these bytes."""
         for place, pattern in self._patterns:

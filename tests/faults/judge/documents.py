@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -82,22 +82,29 @@ class Answer:
     request_sha256: bytes
     outcome: str
     """`joined`, `refused`, `deferred`, or a failure's code."""
-    payload: dict[str, Any]
+    said: bytes = field(repr=False)
+    """The canonical JSON of `payload`, which takes a fraction of the memory."""
     was_sealed: bool
     size: int
     """Bytes of the record's value."""
 
     @property
+    def payload(self) -> dict[str, Any]:
+        """All that it says."""
+        payload: dict[str, Any] = json.loads(self.said)
+        return payload
+
+    @property
     def node(self) -> str | None:
         """The node's id, where there is one."""
-        joined = self.payload.get("joined")
-        return None if joined is None else str(joined["nodeId"])
+        return str(self.payload["joined"]["nodeId"]) if self.outcome == "joined" else None
 
     @property
     def leaf(self) -> bytes | None:
         """The node's certificate, DER, where there is one."""
-        joined = self.payload.get("joined")
-        return None if joined is None else base64.b64decode(joined["chain"][0])
+        if self.outcome != "joined":
+            return None
+        return base64.b64decode(self.payload["joined"]["chain"][0])
 
 
 def read_answer(value: bytes, public: bytes, reply_keys: dict[bytes, bytes]) -> Answer:
@@ -123,7 +130,7 @@ def read_answer(value: bytes, public: bytes, reply_keys: dict[bytes, bytes]) -> 
         raise Unreadable(message)
     if outcome == "failed":
         outcome = str(payload["failed"]["code"])
-    return Answer(digest, outcome, payload, was_sealed, len(value))
+    return Answer(digest, outcome, canonical(payload), was_sealed, len(value))
 
 
 def body_of(token: bytes) -> dict[str, Any]:

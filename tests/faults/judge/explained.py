@@ -9,12 +9,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import Any
 
 from tests.faults.judge.findings import Findings
 from tests.faults.judge.tables import Row
-from tests.faults.judge.topics import Record
+from tests.faults.judge.topics import Taken
 
 _AT_ONCE = 400
 """Requests that one explanation is asked for."""
@@ -52,7 +51,7 @@ class Explained:
 
 
 async def check_explained(
-    requests: Iterable[Record], inbox: Sequence[Row], explain: Explain | None, findings: Findings
+    requests: Iterable[Taken], inbox: Sequence[Row], explain: Explain | None, findings: Findings
 ) -> Explained:
     """Have every request explained, the latest first, and note each that comes to something else.
 
@@ -79,11 +78,11 @@ async def check_explained(
     return Explained(len(done), total)
 
 
-def stretches(requests: Iterable[Record]) -> list[Stretch]:
+def stretches(requests: Iterable[Taken]) -> list[Stretch]:
     """Return stretches of time with so many requests each, the latest first."""
     times: dict[int, list[bytes]] = {}
     for record in requests:
-        times.setdefault(record.timestamp_ms, []).append(sha256(record.value or b"").digest())
+        times.setdefault(record.timestamp_ms, []).append(record.digest)
     found: list[Stretch] = []
     until, digests = 0, set[bytes]()
     for now in sorted(times, reverse=True):

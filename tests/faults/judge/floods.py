@@ -4,12 +4,11 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 
 from tests.faults.judge.findings import Findings
 from tests.faults.judge.ledger import INVALID, UNSUPPORTED, Flood, Ledger
 from tests.faults.judge.tables import Tables
-from tests.faults.judge.topics import Record
+from tests.faults.judge.topics import Record, Taken
 
 _CUT = "cut"
 _AT_ANY_TIME = frozenset(("busy", "unavailable", "too-many-requests", "too-many-waiters", "202"))
@@ -30,7 +29,7 @@ class Counted:
 
 async def check_floods(
     ledger: Ledger,
-    requests: Sequence[Record],
+    requests: Sequence[Taken],
     refused: Sequence[Record],
     tables: Tables,
     findings: Findings,
@@ -68,14 +67,14 @@ def check_flood(flood: Flood, findings: Findings) -> None:
 
 
 def check_counts(
-    ledger: Ledger, requests: Sequence[Record], refused: Sequence[Record], findings: Findings
+    ledger: Ledger, requests: Sequence[Taken], refused: Sequence[Record], findings: Findings
 ) -> int:
     """Events and summaries of each reason make up exactly what was sent for it; return how much that is.
 
     This looks past tables: at the topic of requests, and at what a SIEM reads.
     """
     sent: Counter[str] = Counter()
-    for digest in {sha256(record.value or b"").digest() for record in requests}:
+    for digest in {record.digest for record in requests}:
         asked = ledger.asked.get(digest)
         if asked is not None and asked.outcomes <= {INVALID, UNSUPPORTED}:
             [reason] = asked.reasons

@@ -1,6 +1,6 @@
 """Secrets stay secret: no canary in a topic, table, log, metrics page or command line."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.faults.judge.canaries import Canaries
@@ -11,27 +11,53 @@ from tests.faults.judge.topics import Record
 _PIECE = 64 * 1024 * 1024
 
 
-async def check_leaks(
-    canaries: Canaries,
-    tables: Tables,
-    topics: Mapping[str, Sequence[Record]],
-    files: Iterable[Path],
-    pages: Iterable[tuple[str, bytes]],
-    findings: Findings,
-) -> int:
-    """Look for every secret everywhere; return how many bytes were looked through."""
-    looked = 0
-    for name, records in topics.items():
+class Leaks:
+    """Looks for every secret, in one place after the other."""
+
+    def __init__(self, canaries: Canaries, findings: Findings) -> None:
+        """Have looked nowhere yet."""
+        self._canaries = canaries
+        self._findings = findings
+        self.looked = 0
+        """How many bytes were looked through."""
+
+    def in_records(self, records: Sequence[Record]) -> None:
+        """Look into records of one topic, all or some."""
         for piece in _pieces(records):
-            looked += _look(canaries, f"topic {name}", piece, findings)
-    for schema, name in await tables.names():
-        content = await tables.content(schema, name)
-        looked += _look(canaries, f"table {schema}.{name}", content, findings)
-    for path in files:
-        looked += _look(canaries, f"file {path.name}", path.read_bytes(), findings)
-    for title, page in pages:
-        looked += _look(canaries, title, page, findings)
-    return looked
+            self._look(f"topic {records[0].topic}" if records else "", piece)
+
+    async def in_tables(self, tables: Tables) -> None:
+        """Look into every table, of whatever schema."""
+        for schema, name in await tables.names():
+            await self._in_table(tables, schema, name)
+
+    def in_files(self, files: Iterable[Path]) -> None:
+        """Look into files."""
+        for path in files:
+            self._look(f"file {path.name}", path.read_bytes())
+
+    def in_pages(self, pages: Iterable[tuple[str, bytes]]) -> None:
+        """Look into pages, each with its title."""
+        for title, page in pages:
+            self._look(title, page)
+
+    async def _in_table(self, tables: Tables, schema: str, name: str) -> None:
+        # What lies across the border of two pieces is in the second: it begins with the end of the first.
+        kept, where = bytearray(), f"table {schema}.{name}"
+
+        async def take(piece: bytes) -> None:
+            kept.extend(piece)
+            if len(kept) >= _PIECE:
+                self._look(where, bytes(kept))
+                del kept[: -self._canaries.longest]
+
+        await tables.copy(schema, name, take)
+        self._look(where, bytes(kept))
+
+    def _look(self, where: str, data: bytes) -> None:
+        for place in self._canaries.found_in(data):
+            self._findings.wrong("secret", f"{place} found in {where}")
+        self.looked += len(data)
 
 
 def _pieces(records: Sequence[Record]) -> Iterable[bytes]:
@@ -44,9 +70,3 @@ def _pieces(records: Sequence[Record]) -> Iterable[bytes]:
             yield bytes(piece)
             piece.clear()
     yield bytes(piece)
-
-
-def _look(canaries: Canaries, where: str, data: bytes, findings: Findings) -> int:
-    for place in canaries.found_in(data):
-        findings.wrong("secret", f"{place} found in {where}")
-    return len(data)

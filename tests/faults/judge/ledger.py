@@ -107,6 +107,8 @@ class Ledger:
         self.floods: list[Flood] = []
         self.booted: set[bytes] = set()
         """CSRs of machines that booted all at once, by their SHA-256: each has to be a node in the end."""
+        self._waiting: dict[bytes, float] = {}
+        """When those that have no answer yet were acknowledged: looked at while millions are answered."""
 
     def add(self, asked: Asked) -> None:
         """Write down a request before it is sent."""
@@ -118,18 +120,16 @@ class Ledger:
         asked.deliveries += 1
         if asked.acknowledged_at is None:
             asked.acknowledged_at = now
+            if asked.answered_at is None:
+                self._waiting[digest] = now
 
     def answer(self, digest: bytes, now: float) -> None:
         """Write down when the first answer was seen."""
         asked = self.asked.get(digest)
         if asked is not None and asked.answered_at is None:
             asked.answered_at = now
+            self._waiting.pop(digest, None)
 
     def waiting(self, now: float) -> tuple[int, float]:
         """Return how many acknowledged requests have no answer, and for how long the oldest waits."""
-        times = [
-            asked.acknowledged_at
-            for asked in self.asked.values()
-            if asked.acknowledged_at is not None and asked.answered_at is None
-        ]
-        return len(times), now - min(times, default=now)
+        return len(self._waiting), now - min(self._waiting.values(), default=now)

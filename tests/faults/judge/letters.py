@@ -6,11 +6,11 @@ from hashlib import sha256
 
 from tests.faults.judge.findings import Findings
 from tests.faults.judge.ledger import Ledger
-from tests.faults.judge.topics import REQUESTS, Record
+from tests.faults.judge.topics import REQUESTS, Record, Taken
 
 
 def check_letters(
-    ledger: Ledger, requests: Sequence[Record], letters: Sequence[Record], findings: Findings
+    ledger: Ledger, requests: Sequence[Taken], letters: Sequence[Record], findings: Findings
 ) -> int:
     """Compare dead letters with what was sent; return how many different ones there are."""
     due: dict[bytes, bytes] = {
@@ -18,32 +18,40 @@ def check_letters(
         for asked in ledger.asked.values()
         if asked.dead_letter is not None and asked.deliveries
     }
+    told_of = {_place(letter) for letter in letters}
     places: dict[tuple[int, int], tuple[bytes, bytes | None]] = {
-        (record.partition, record.offset): (record.value or b"", record.key) for record in requests
+        place: (record.digest, record.key)
+        for record in requests
+        if (place := (record.partition, record.offset)) in told_of
     }
-    places |= {(p.partition, p.offset): (p.value, p.key) for p in ledger.poisons}
+    poisons = {sha256(poison.value).digest() for poison in ledger.poisons}
+    places |= {(p.partition, p.offset): (sha256(p.value).digest(), p.key) for p in ledger.poisons}
     seen: dict[bytes, int] = defaultdict(int)
     for letter in letters:
         headers = {name: value or b"" for name, value in letter.headers}
-        value = letter.value or b""
-        seen[sha256(value).digest()] += 1
+        digest = sha256(letter.value or b"").digest()
+        seen[digest] += 1
         if not headers.get("watchword-reason"):
             findings.wrong("dead letter without a reason", letter.place)
-        where = (
-            int(headers.get("watchword-partition", b"-1")),
-            int(headers.get("watchword-offset", b"-1")),
-        )
-        if headers.get("watchword-topic") != REQUESTS.encode() or where not in places:
+        at = _place(letter)
+        if headers.get("watchword-topic") != REQUESTS.encode() or at not in places:
             findings.wrong("dead letter of a record that does not exist", letter.place)
-        elif places[where] != (value, letter.key):
+        elif places[at] != (digest, letter.key):
             findings.wrong("dead letter with other bytes than its record", letter.place)
     for digest in due.keys() - seen.keys():
         findings.lost("undecodable bytes without a dead letter", digest.hex())
     for poison in ledger.poisons:
         if sha256(poison.value).digest() not in seen:
-            place = f"{poison.partition}/{poison.offset}"
-            findings.lost("poison record without a dead letter", place)
-    known = due.keys() | {sha256(poison.value).digest() for poison in ledger.poisons}
+            where = f"{poison.partition}/{poison.offset}"
+            findings.lost("poison record without a dead letter", where)
+    known = due.keys() | poisons
     for digest in seen.keys() - known:
         findings.wrong("dead letter of bytes that can be read", digest.hex())
     return len(seen)
+
+
+def _place(letter: Record) -> tuple[int, int]:
+    """Return partition and offset of the record that a dead letter says it was."""
+    headers = {name: value or b"-1" for name, value in letter.headers}
+    partition = headers.get("watchword-partition", b"-1")
+    return int(partition), int(headers.get("watchword-offset", b"-1"))

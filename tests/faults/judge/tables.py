@@ -1,6 +1,6 @@
 """Reads tables with plain SQL."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -56,14 +56,10 @@ class Tables:
         )
         return [(row["schema"], row["name"]) for row in rows]
 
-    async def content(self, schema: str, name: str) -> bytes:
-        """Return a whole table as `COPY` writes it in binary: text and bytes stand there unchanged."""
-        pieces: list[bytes] = []
-
-        async def take(piece: bytes) -> None:
-            pieces.append(piece)
-
+    async def copy(
+        self, schema: str, name: str, take: Callable[[bytes], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Give a whole table as `COPY` writes it in binary, in pieces: text and bytes stand there unchanged."""
         await self._connection.copy_from_table(
             name, schema_name=schema, output=take, format="binary"
         )
-        return b"".join(pieces)

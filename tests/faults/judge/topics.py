@@ -2,14 +2,17 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, cast
+from hashlib import sha256
+from typing import Any, Self, cast
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
-_DEADLINE_S = 60.0
+_PATIENCE_S = 60.0
+"""Until the next records, or any other word of Kafka's."""
 
 REQUESTS = "join.requests"
 RESPONSES = "join.responses"
@@ -36,15 +39,54 @@ class Record:
         return f"{self.topic}/{self.partition}/{self.offset}"
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A record of `join.requests` without its bytes, of which there would be too many to keep."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    digest: bytes
+    """The SHA-256 of its value, which names the request everywhere."""
+
+    @classmethod
+    def of(cls, record: Record) -> Self:
+        """Return what is kept of a record."""
+        return cls(
+            record.partition,
+            record.offset,
+            record.timestamp_ms,
+            record.key,
+            sha256(record.value or b"").digest(),
+        )
+
+    @property
+    def place(self) -> str:
+        """Where it stands, in words."""
+        return f"{REQUESTS}/{self.partition}/{self.offset}"
+
+
 async def read_topic(
     bootstrap_servers: str, topic: str, *, skip: Iterable[tuple[int, int]] = ()
 ) -> list[Record]:
-    """Return every record of a topic, by partition and offset.
+    """Return every record of a topic at once; see `pieces_of`."""
+    found: list[Record] = []
+    async with aclosing(pieces_of(bootstrap_servers, topic, skip=skip)) as pieces:
+        async for piece in pieces:
+            found += piece
+    return found
+
+
+async def pieces_of(
+    bootstrap_servers: str, topic: str, *, skip: Iterable[tuple[int, int]] = ()
+) -> AsyncGenerator[list[Record]]:
+    """Yield every record of a topic, by partition and offset, some MiB at a time.
 
     `skip` are (partition, offset) of records that no client can parse, each alone in its batch.
 
     Raises:
-        TimeoutError: the end was not reached in time.
+        TimeoutError: nothing more came, and the end was not reached.
     """
     poisons: dict[int, list[int]] = defaultdict(list)
     for partition, offset in skip:
@@ -55,18 +97,17 @@ async def read_topic(
         enable_auto_commit=False,
         max_partition_fetch_bytes=4 * 1024 * 1024,
     )
-    async with asyncio.timeout(_DEADLINE_S):
-        await consumer.start()
-        try:
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            await consumer.start()
             numbers = await partitions_of(bootstrap_servers, [topic])
-            found: list[Record] = []
-            for number in range(numbers[topic]):
-                found += await _read_partition(
-                    consumer, TopicPartition(topic, number), sorted(poisons[number])
-                )
-            return found
-        finally:
-            await consumer.stop()
+        for number in range(numbers[topic]):
+            stretch = _pieces(consumer, TopicPartition(topic, number), sorted(poisons[number]))
+            async with aclosing(stretch) as pieces:
+                async for piece in pieces:
+                    yield piece
+    finally:
+        await consumer.stop()
 
 
 async def partitions_of(bootstrap_servers: str, topics: Iterable[str]) -> dict[str, int]:
@@ -80,31 +121,34 @@ async def partitions_of(bootstrap_servers: str, topics: Iterable[str]) -> dict[s
     return {topic["topic"]: len(topic["partitions"]) for topic in described}
 
 
-async def _read_partition(
+async def _pieces(
     consumer: Any,  # noqa: ANN401 - aiokafka has few types
     partition: TopicPartition,
     poisons: list[int],
-) -> list[Record]:
+) -> AsyncGenerator[list[Record]]:
     """Read one partition, in stretches between poisons.
 
     Where there are poisons it goes one record at a time, because the client parses a record when it
     hands it out, and hands nothing out any more after one that it cannot parse.
     """
-    consumer.assign([partition])
-    begin = (await consumer.beginning_offsets([partition]))[partition]
-    end = (await consumer.end_offsets([partition]))[partition]
-    found: list[Record] = []
+    async with asyncio.timeout(_PATIENCE_S):
+        consumer.assign([partition])
+        begin = (await consumer.beginning_offsets([partition]))[partition]
+        end = (await consumer.end_offsets([partition]))[partition]
     for stop in (*(offset for offset in poisons if begin <= offset < end), end):
         position = begin
         consumer.seek(partition, position)
         while position < stop:
-            fetched = await consumer.getmany(
-                partition, timeout_ms=500, max_records=1 if poisons else None
-            )
-            found += [_record(m) for m in fetched.get(partition, ()) if m.offset < stop]
-            position = await consumer.position(partition)
+            before, found = position, list[Record]()
+            async with asyncio.timeout(_PATIENCE_S):
+                while position == before:
+                    fetched = await consumer.getmany(
+                        partition, timeout_ms=500, max_records=1 if poisons else None
+                    )
+                    found += [_record(m) for m in fetched.get(partition, ()) if m.offset < stop]
+                    position = await consumer.position(partition)
+            yield found
         begin = stop + 1
-    return found
 
 
 def _record(message: Any) -> Record:  # noqa: ANN401 - aiokafka has few types

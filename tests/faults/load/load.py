@@ -47,6 +47,8 @@ class Pace:
     begun: float = field(default_factory=time.monotonic)
     requests: int = 0
     """Requests begun while the load lasted; copies of the same bytes are not counted."""
+    records: int = 0
+    """What was begun to be written while the load lasted: requests, and copies of their bytes."""
     by_slot: Counter[int] = field(default_factory=Counter[int])
     """The same by tenths of a second times a hundred: slots of ten seconds."""
     latest_s: float = 0.0
@@ -59,6 +61,11 @@ class Pace:
         return self.requests / max(self.seconds, 0.001)
 
     @property
+    def records_rate(self) -> float:
+        """Records a second over all."""
+        return self.records / max(self.seconds, 0.001)
+
+    @property
     def least_rate(self) -> float:
         """Requests a second in the worst whole slot."""
         slots = range(int(self.seconds / _SLOT_S))
@@ -67,6 +74,7 @@ class Pace:
     def count(self) -> None:
         """Count a request that is begun now."""
         self.requests += 1
+        self.records += 1
         self.by_slot[int((time.monotonic() - self.begun) / _SLOT_S)] += 1
 
 
@@ -134,6 +142,7 @@ class Load:
         )
         self._spawn(self._deliver(send, through_gateway=through_gateway))
         if self.rng.random() < _AGAIN:
+            self.pace.records += 1
             again_s = send.after_s + self.rng.choice(_AGAIN_AFTER_S)
             copy = replace(send, after_s=again_s, elsewhere=self.rng.random() < 0.7)
             self._spawn(self._deliver(copy, through_gateway=False))

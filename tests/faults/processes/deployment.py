@@ -6,7 +6,7 @@ import contextlib
 import json
 import random
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -105,6 +105,8 @@ class Layout:
     floods: Floods = field(default_factory=Floods)
     answer_cache_bytes: int = 256 << 20
     """What a gateway keeps of answers."""
+    server_settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    """PostgreSQL's, where they are not to be those of a server whose disk is filled."""
     guard_off: str | None = None
 
 
@@ -156,7 +158,7 @@ async def deployed(
         stack.callback(remove, scratch)
         kafka = Kafka(scratch, nodes=layout.kafka_nodes)
         stack.push_async_callback(kafka.remove)
-        postgres = Postgres(scratch)
+        postgres = Postgres(scratch, layout.server_settings)
         stack.push_async_callback(postgres.remove)
         async with asyncio.TaskGroup() as starts:
             starts.create_task(kafka.start())

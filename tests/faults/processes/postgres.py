@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -102,16 +103,17 @@ class SmallDisk:
 class Postgres:
     """The server that takes writes, perhaps its standby, and how to get at them."""
 
-    def __init__(self, folder: Path) -> None:
-        """Start nothing yet."""
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        """Start nothing yet; `settings` come before those that there are."""
         self._folder = folder
+        self._settings = {**_SETTINGS, **(settings or {})}
         self._account = server_account()
         self._ports = (free_port(), free_port())
         self._password = secrets.token_urlsafe(24)
         self._generation = 0
         self.primary = EmbeddedPostgres(
             folder / "postgres-0",
-            extra_settings=_SETTINGS,
+            extra_settings=self._settings,
             port=self._ports[0],
             template=template_cluster(),
         )
@@ -171,7 +173,7 @@ class Postgres:
         self._generation += 1
         port = next(port for port in self._ports if port != self.primary.port)
         folder = self._folder / f"postgres-{self._generation}"
-        standby = EmbeddedPostgres(folder, extra_settings=_SETTINGS, port=port)
+        standby = EmbeddedPostgres(folder, extra_settings=self._settings, port=port)
         folder.mkdir(mode=0o711)
         shutil.copy(self.primary.data_dir / "superuser", folder / "superuser")
         await asyncio.to_thread(self._copy_primary, folder)

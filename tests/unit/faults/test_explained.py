@@ -9,15 +9,15 @@ import pytest
 
 from tests.faults.judge.explained import Explained, check_explained, stretches
 from tests.faults.judge.findings import Findings, Kind
-from tests.faults.judge.topics import REQUESTS, Record
+from tests.faults.judge.topics import Taken
 
 _NAMES = {1: "joined", 2: "refused", 4: "invalid_input"}
 
 
-def record(number: int, *, at: int | None = None) -> Record:
+def record(number: int, *, at: int | None = None) -> Taken:
     """Return a record; the same number is the same request."""
     when = 1_700_000_000_000 + (number if at is None else at)
-    return Record(REQUESTS, 0, number, when, b"k", f"request {number}".encode())
+    return Taken(0, number, when, b"k", sha256(f"request {number}".encode()).digest())
 
 
 def row(number: int, outcome: int, reason: str | None = None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from tests.faults.judge.findings import Findings, Kind
 from tests.faults.judge.floods import check_counts, check_flood
 from tests.faults.judge.ledger import INVALID, Asked, Flood, Ledger
-from tests.faults.judge.topics import REFUSED, REQUESTS, Record
+from tests.faults.judge.topics import REFUSED, REQUESTS, Record, Taken
 from tests.faults.load.malformed import ALWAYS, MALFORMATIONS, Bases
 from tests.faults.load.wire import post
 
@@ -96,7 +96,7 @@ def test_details_and_summaries_make_up_what_was_sent(
     ledger, findings = Ledger(), Findings()
     for value in values:
         ledger.add(asked(value))
-    sent = records(*values, b"one")
+    sent = [Taken.of(record) for record in records(*values, b"one")]
     count = check_counts(ledger, sent, records(*events, topic=REFUSED), findings)
     assert count == 3
     assert [kind for kind, _ in findings.checks] == kinds

@@ -9,7 +9,7 @@ from hashlib import sha256
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.faults.judge.answers import check_answers
+from tests.faults.judge.answers import Reader, check_answers
 from tests.faults.judge.canaries import Canaries, Canary
 from tests.faults.judge.documents import Unreadable, canonical, read_answer
 from tests.faults.judge.findings import Findings, Kind
@@ -24,7 +24,7 @@ from tests.faults.judge.ledger import (
 )
 from tests.faults.judge.letters import check_letters
 from tests.faults.judge.refusals import most_in_window
-from tests.faults.judge.topics import DEAD_LETTERS, REQUESTS, RESPONSES, Record
+from tests.faults.judge.topics import DEAD_LETTERS, REQUESTS, RESPONSES, Record, Taken
 from tests.support.folders import ROOT
 
 KEY = Ed25519PrivateKey.generate()
@@ -59,7 +59,7 @@ class World:
         )
         self.ledger = Ledger()
         self.ledger.add(self.asked)
-        self.requests = [Record(REQUESTS, 0, 0, 0, b"k", self.value)]
+        self.requests = [Taken.of(Record(REQUESTS, 0, 0, 0, b"k", self.value))]
         self.responses = [self.response(self.content())]
         self.inbox = [
             {
@@ -93,7 +93,9 @@ class World:
 
     def judged(self) -> Findings:
         findings = Findings()
-        check_answers(self.ledger, self.requests, self.responses, self.inbox, SIGNING, findings)
+        reader = Reader(self.ledger, SIGNING, findings)
+        reader.read(self.responses)
+        check_answers(self.ledger, self.requests, reader.answers, self.inbox, findings)
         return findings
 
 
