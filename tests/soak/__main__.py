@@ -50,7 +50,7 @@ _SMALL = Layout(
     standby=False,
     small_disk=False,
     answer_cache_bytes=_ANSWER_CACHE_BYTES,
-    sizes=Sizes(workers=1, keepers=1, gateways=1),
+    sizes=Sizes(workers=2, keepers=1, gateways=1),
     server_settings=_SERVER,
 )
 _SMALL_THROUGH_GATEWAYS = 0.05
@@ -66,7 +66,9 @@ def main(arguments: list[str]) -> int:
         help="records of join.requests a second; half the bench's if not given",
     )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--small", action="store_true", help="one of each, but relays; no standby")
+    parser.add_argument(
+        "--small", action="store_true", help="fewer of each process, one broker, no standby"
+    )
     options = parser.parse_args(arguments)
     rate = options.rate or _half_of_the_bench()
     if rate is None:
