@@ -16,15 +16,19 @@ from tests.faults.processes.operator_program import DSN_FILE
 from tests.support.folders import ROOT
 
 _LONGEST_LINE = 16 * 1024 * 1024
+_ENDED = "the operator has ended"
 
 
 class OperatorProcess:
-    """Makes and revokes tokens; one order at a time."""
+    """Carries out orders, some at a time; each caller waits for its own."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         """Take a started process; `start` makes one."""
         self._process = process
-        self._one_at_a_time = asyncio.Lock()
+        self._given = 0
+        self._open: dict[int, asyncio.Future[Any]] = {}
+        """Orders that are not carried out yet, by their number."""
+        self._reading = asyncio.create_task(self._read())
 
     @classmethod
     async def start(cls, dsn_file: Path, log: Path) -> Self:
@@ -91,23 +95,25 @@ class OperatorProcess:
         if self._process.returncode is None:
             self._process.kill()
         await self._process.wait()
+        await self._reading
 
     async def _order(self, **order: Any) -> Any:  # noqa: ANN401 - JSON
-        writer, reader = self._process.stdin, self._process.stdout
-        if writer is None or reader is None:
-            message = "the operator has no pipes"
-            raise RuntimeError(message)
-        # An order that was begun is carried out, and the next one waits for that, whoever gave it up.
-        return await asyncio.shield(self._exchange(writer, reader, order))
+        writer = self._process.stdin
+        if writer is None or self._reading.done():
+            raise RuntimeError(_ENDED)
+        self._given += 1
+        result = self._open[self._given] = asyncio.get_running_loop().create_future()
+        writer.write(json.dumps({**order, "nth": self._given}).encode() + b"\n")
+        return await result
 
-    async def _exchange(
-        self, writer: asyncio.StreamWriter, reader: asyncio.StreamReader, order: dict[str, Any]
-    ) -> Any:  # noqa: ANN401 - JSON
-        async with self._one_at_a_time:
-            writer.write(json.dumps(order).encode() + b"\n")
-            await writer.drain()
-            line = await reader.readline()
-        if not line:
-            message = "the operator has ended"
-            raise RuntimeError(message)
-        return json.loads(line)
+    async def _read(self) -> None:
+        """Hand out results until the process has ended; who waits then is told so."""
+        reader = self._process.stdout
+        while reader is not None and (line := await reader.readline()):
+            nth, result = json.loads(line)
+            # An order that was begun is carried out, whoever gave it up.
+            if not (waiting := self._open.pop(nth)).done():
+                waiting.set_result(result)
+        for waiting in self._open.values():
+            if not waiting.done():
+                waiting.set_exception(RuntimeError(_ENDED))
