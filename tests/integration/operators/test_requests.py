@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -17,6 +18,7 @@ from watchword.handlers.operators.actor import Actor
 from watchword.handlers.operators.requests import Seen
 from watchword.handlers.service import JoinClock
 from watchword.handlers.store.approvals import RequestFilter
+from watchword.handlers.store.approvals import list_requests as list_rows
 from watchword.handlers.store.connection import Database
 from watchword.handlers.store.keeper import expire_requests, open_connection, take_lease
 from watchword.handlers.store.rebuild import check
@@ -282,3 +284,28 @@ async def test_pages_go_by_age_and_filters_compose(bench: Bench, store: Database
     names = [row["facts"]["name"] for row in (*first, *rest)]
     assert names == ["m0", "m1", "m2", "m3", "m4"]
     assert await requests.list_requests(store, RequestFilter(attestor="tpm")) == []
+
+
+async def test_a_machine_is_found_by_its_csr_however_many_have_waited(database: str) -> None:
+    """At a storm's end each look would read all of it, and operators would be slower than machines ask."""
+    connection = await Database(database, application_name="test").connect()
+    try:
+        await connection.execute(
+            "INSERT INTO join_requests (attestor, subject, csr_sha256, id, state, snapshot, tenant, pool, role,"
+            " request_id, requested_at, expires_at) SELECT 'doorman', sha256(n::text::bytea), sha256(n::text::bytea),"
+            " gen_random_uuid(), 'consumed', '{}', 'acme', 'web', 'node', n::text, now(), now()"
+            " FROM generate_series(1, 3000) AS n"
+        )
+        await connection.execute("ANALYZE join_requests")
+        async with connection.transaction():
+            # As often as makes PostgreSQL think of a plan for all arguments.
+            for number in range(1, 13):
+                digest = sha256(str(number).encode()).hexdigest()
+                (found,) = await list_rows(connection, RequestFilter(csr=digest[:16]), 100)
+                assert found["csr_sha256"].hex() == digest
+            read = await connection.fetchval(
+                "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'join_requests'"
+            )
+    finally:
+        await connection.close()
+    assert read < 100

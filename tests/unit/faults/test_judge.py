@@ -3,12 +3,14 @@
 import ast
 import base64
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
+from typing import cast
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tests.faults.judge import leaks
 from tests.faults.judge.answers import Reader, check_answers
 from tests.faults.judge.canaries import Canaries, Canary
 from tests.faults.judge.documents import Unreadable, canonical, read_answer
@@ -24,6 +26,7 @@ from tests.faults.judge.ledger import (
 )
 from tests.faults.judge.letters import check_letters
 from tests.faults.judge.refusals import most_in_window
+from tests.faults.judge.tables import Tables
 from tests.faults.judge.topics import DEAD_LETTERS, REQUESTS, RESPONSES, Record, Taken
 from tests.support.folders import ROOT
 
@@ -246,6 +249,52 @@ def test_canary_is_found_in_every_spelling(before: bytes, after: bytes) -> None:
     ):
         assert list(canaries.found_in(b"log " + text + b" more")), text
     assert not list(canaries.found_in(bytes(range(200))))
+
+
+async def test_canary_is_found_across_the_border_of_two_pieces_of_a_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A table of gigabytes is looked through in pieces; what leaks does not keep to them."""
+    monkeypatch.setattr(leaks, "_PIECE", 1000)
+    secret = bytes(range(200, 232))
+
+    class Pieces:
+        def __init__(self, *pieces: bytes) -> None:
+            self.pieces = pieces
+
+        async def names(self) -> list[tuple[str, str]]:
+            return [("watchword", "nodes")]
+
+        async def copy(self, _: str, __: str, take: Callable[[bytes], Awaitable[None]]) -> None:
+            for piece in self.pieces:
+                await take(piece)
+
+    for cut in range(33):
+        findings = Findings()
+        looking = leaks.Leaks(Canaries([Canary("it", secret)]), findings)
+        pieces = Pieces(bytes(1000) + secret[:cut], secret[cut:] + bytes(1000), bytes(1000))
+        await looking.in_tables(cast("Tables", pieces))
+        assert findings.counts[Kind.WRONG], cut
+        assert looking.looked >= 3032
+
+
+def test_only_what_was_taken_and_not_answered_waits() -> None:
+    """The soak asks how long the oldest waits while there are millions that do not."""
+    ledger = Ledger()
+    one, two, three = (Asked(bytes([n]), "join", frozenset((JOINED,))) for n in range(3))
+    for asked in (one, two, three):
+        ledger.add(asked)
+    assert ledger.waiting(10.0) == (0, 0.0)
+    ledger.answer(three.digest, 1.0)
+    ledger.acknowledge(three.digest, 2.0)
+    ledger.acknowledge(one.digest, 3.0)
+    ledger.acknowledge(two.digest, 4.0)
+    ledger.acknowledge(one.digest, 5.0)
+    assert ledger.waiting(10.0) == (2, 7.0)
+    ledger.answer(one.digest, 6.0)
+    assert ledger.waiting(10.0) == (1, 6.0)
+    ledger.answer(two.digest, 7.0)
+    assert ledger.waiting(10.0) == (0, 0.0)
 
 
 def test_greatest_number_in_a_window() -> None:
