@@ -99,7 +99,7 @@ faults: $(STAMP) ## kill, pause, cut off, fill up, and judge what comes out; SEC
 mutants: $(STAMP) ## change a verifier in one place at a time; a test must fail then; MODULE=its-path
 	$(BIN)/python -m tests.mutants $(or $(MODULE),handlers/watchword/handlers/attestors/join_token/verifier.py) $(ARGS)
 
-# RATE= is requests a second; without it half of what build/bench.json says.
+# RATE= is records of join.requests a second; without it half of what build/bench.json says.
 soak: $(STAMP) ## the same machines for an hour, nothing killed: does anything grow? SECONDS=3600 RATE=
 	$(BIN)/python -m tests.soak --seconds $(or $(SECONDS),3600) $(if $(RATE),--rate $(RATE)) $(ARGS)
 

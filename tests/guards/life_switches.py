@@ -12,8 +12,8 @@ from watchword.handlers.explain import moments, past, trace
 from watchword.handlers.join import deciding, dispatching, holding, reclaim, renewing
 from watchword.handlers.join.candidate import Refusal
 from watchword.handlers.join.reading import Nodes
-from watchword.handlers.join.rows import NodeRow
 from watchword.handlers.operators import commands as operator_commands
+from watchword.handlers.rows import NodeRow
 from watchword.handlers.store import author_sql, purging, standing
 from watchword.schemas.requests import RENEWAL_ATTESTOR
 from watchword.streams.agent import command_journal, handler_folder

@@ -7,8 +7,8 @@ from typing import Any
 
 from watchword.handlers import windows
 from watchword.handlers.join import approvals, deciding, outcomes, reading, reclaim, settlement
-from watchword.handlers.join.rows import Pair
 from watchword.handlers.operators import requests as operator_requests
+from watchword.handlers.rows import Pair
 from watchword.handlers.store import connection, joins, slots, summaries
 from watchword.handlers.store.join_reads import columns
 from watchword.handlers.store.join_statements import SLOTS

@@ -14,7 +14,7 @@ from watchword.handlers.errors import Refused
 from watchword.handlers.join.candidate import Admit, Candidate, Judgement, Refusal, Waits
 from watchword.handlers.join.deciding import World, csr_claim, decide, key_claim
 from watchword.handlers.join.records import Incoming
-from watchword.handlers.join.rows import AdmittedCsr, NodeRow, TokenState
+from watchword.handlers.rows import AdmittedCsr, NodeRow, TokenState
 from watchword.schemas.ids import AttestorId, TenantId, TokenId
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -18,10 +18,10 @@ from watchword.handlers.crypto.commands import FetchEvidence, read_command, sign
 from watchword.handlers.crypto.hpke import DecryptionKey
 from watchword.handlers.crypto.renewals import sign
 from watchword.handlers.crypto.responses import read_response
-from watchword.handlers.join.rows import CommandRow
 from watchword.handlers.operators.actor import Actor
 from watchword.handlers.operators.commands import CommandOrder, send_command
 from watchword.handlers.operators.standing import SeenNode
+from watchword.handlers.rows import CommandRow
 from watchword.handlers.store.connection import Database
 from watchword.schemas.canonical import b64, length_prefixed
 from watchword.schemas.commands import Command, Report, Reports

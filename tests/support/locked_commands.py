@@ -8,7 +8,7 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from tests.support.crypto import NODE_ID, NOW
-from watchword.handlers.join.rows import CommandRow, LockedCommand
+from watchword.handlers.rows import CommandRow, LockedCommand
 
 
 def locked(*, kinds: Any = None, payload: bytes = b"x", **row: Any) -> LockedCommand:  # noqa: ANN401

@@ -18,9 +18,9 @@ from watchword.handlers.join.candidate import Candidate, Fetch, Waits
 from watchword.handlers.join.deciding import Effects, World
 from watchword.handlers.join.outcomes import Outcomes
 from watchword.handlers.join.ports import Session
-from watchword.handlers.join.rows import CertificateRow, Renewable
 from watchword.handlers.join.settlement import decided, settle
 from watchword.handlers.kinds import BUILT_IN
+from watchword.handlers.rows import CertificateRow, Renewable
 from watchword.schemas.commands import Report
 from watchword.schemas.ids import AttestorId, TenantId
 

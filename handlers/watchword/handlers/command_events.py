@@ -6,13 +6,12 @@ whole row as it is afterwards. What a command says to its node is in none of the
 
 from datetime import datetime
 
-from watchword.handlers.join.private_part import microseconds
-from watchword.handlers.join.rows import CommandRow
 from watchword.handlers.journal import Entry, new_event_id
 from watchword.handlers.node_events import Change, of_node
+from watchword.handlers.rows import CommandRow
 from watchword.schemas.canonical import b64
 from watchword.schemas.events import CommandEventType, NodeCommand
-from watchword.schemas.times import rfc3339
+from watchword.schemas.times import microseconds, rfc3339
 
 
 def command_event(

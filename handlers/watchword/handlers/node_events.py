@@ -9,9 +9,8 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from watchword.handlers.join.private_part import microseconds
-from watchword.handlers.join.rows import NodeRow, Pair, Renewable, RevokedCertificate
 from watchword.handlers.journal import Entry, entry, new_event_id
+from watchword.handlers.rows import NodeRow, Pair, Renewable, RevokedCertificate
 from watchword.schemas.canonical import b64
 from watchword.schemas.events import (
     NodeCertificateRevoked,
@@ -20,7 +19,7 @@ from watchword.schemas.events import (
     NodeKeyConflict,
 )
 from watchword.schemas.ids import Role
-from watchword.schemas.times import rfc3339
+from watchword.schemas.times import microseconds, rfc3339
 from watchword.schemas.topics import NODE_EVENTS
 
 StateChange = Literal[

@@ -1,6 +1,7 @@
 """The judgement of a round, over everything that it left behind."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -105,15 +106,17 @@ async def _judge_answers(evidence: Evidence, leaks: Leaks, verdict: Verdict) -> 
     findings, ledger = verdict.findings, evidence.ledger
     poisons = [(poison.partition, poison.offset) for poison in ledger.poisons]
     requests: list[Taken] = []
-    async for piece in pieces_of(evidence.bootstrap_servers, REQUESTS, skip=poisons):
-        leaks.in_records(piece)
-        requests += map(Taken.of, piece)
+    async with aclosing(pieces_of(evidence.bootstrap_servers, REQUESTS, skip=poisons)) as pieces:
+        async for piece in pieces:
+            leaks.in_records(piece)
+            requests += map(Taken.of, piece)
     reader = Reader(ledger, evidence.trust.signing, findings)
     responses = 0
-    async for piece in pieces_of(evidence.bootstrap_servers, RESPONSES):
-        leaks.in_records(piece)
-        reader.read(piece)
-        responses += len(piece)
+    async with aclosing(pieces_of(evidence.bootstrap_servers, RESPONSES)) as pieces:
+        async for piece in pieces:
+            leaks.in_records(piece)
+            reader.read(piece)
+            responses += len(piece)
     async with Tables.opened(evidence.dsn) as tables:
         inbox = await tables.rows("SELECT digest, outcome, node_id, reason FROM inbox")
         outcomes = check_answers(ledger, requests, reader.answers, inbox, findings)

@@ -17,10 +17,10 @@ from watchword.handlers.attestor import (
     TenantId,
     refuser,
 )
-from watchword.handlers.join.rows import Renewable
 from watchword.handlers.operators.actor import Actor
 from watchword.handlers.operators.bans import ban_nodes
 from watchword.handlers.operators.standing import SeenNode
+from watchword.handlers.rows import Renewable
 from watchword.handlers.store.connection import Database
 from watchword.handlers.store.join_reads import ReadingConnection
 from watchword.schemas.reasons import Reason

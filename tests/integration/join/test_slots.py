@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Mapping
 
 import pytest
 
-from watchword.handlers.join.rows import Bucket
+from watchword.handlers.rows import Bucket
 from watchword.handlers.store.connection import Connection, Database
 from watchword.handlers.store.joins import PostgresJoinStore
 from watchword.handlers.store.slots import EXEMPT, Learned, SlotLimits, Slots

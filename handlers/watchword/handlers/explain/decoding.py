@@ -12,7 +12,8 @@ from watchword.handlers.anchors import (
     TpmEndorsement,
     TpmPolicy,
 )
-from watchword.handlers.join.rows import (
+from watchword.handlers.rebuild.fold import Row
+from watchword.handlers.rows import (
     AdmittedCsr,
     CertificateRow,
     NodeRow,
@@ -20,7 +21,6 @@ from watchword.handlers.join.rows import (
     Renewable,
     RequestRow,
 )
-from watchword.handlers.rebuild.fold import Row
 from watchword.schemas.canonical import unb64
 from watchword.schemas.ids import TenantId
 

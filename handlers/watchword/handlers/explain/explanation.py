@@ -20,7 +20,7 @@ from watchword.handlers.join.candidate import (
     Theft,
     Waits,
 )
-from watchword.handlers.join.rows import UNSUPPORTED
+from watchword.handlers.rows import UNSUPPORTED
 from watchword.schemas.ids import JOIN
 
 

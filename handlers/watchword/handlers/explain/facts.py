@@ -19,7 +19,7 @@ from watchword.handlers.join.candidate import (
 )
 from watchword.handlers.join.counted import claimed_hardware_key
 from watchword.handlers.join.deciding import World, use_claims
-from watchword.handlers.join.rows import Renewable
+from watchword.handlers.rows import Renewable
 
 Facts = dict[str, Shown]
 

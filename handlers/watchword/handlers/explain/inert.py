@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import Any, NoReturn
 from uuid import UUID
 
-from watchword.handlers.join.rows import (
+from watchword.handlers.journal import Entry
+from watchword.handlers.rows import (
     Bucket,
     CommandRow,
     Digest,
@@ -21,7 +22,6 @@ from watchword.handlers.join.rows import (
     SentCommand,
     Writes,
 )
-from watchword.handlers.journal import Entry
 
 
 def _never() -> NoReturn:

@@ -8,7 +8,8 @@ from watchword.handlers.explain import decoding
 from watchword.handlers.explain.inert import Inert
 from watchword.handlers.explain.past import Moment, Tables, Tail
 from watchword.handlers.explain.ports import Archive, UseRow
-from watchword.handlers.join.rows import (
+from watchword.handlers.rebuild.fold import Row
+from watchword.handlers.rows import (
     AdmittedCsr,
     CertificateRow,
     Digest,
@@ -18,7 +19,6 @@ from watchword.handlers.join.rows import (
     Pair,
     Renewable,
 )
-from watchword.handlers.rebuild.fold import Row
 from watchword.schemas.canonical import b64
 
 _ALIVE = frozenset(("adopting", "active", "evicted"))

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from watchword.handlers.explain.past import PastEvent
 from watchword.handlers.join.ports import Raw, Reads
-from watchword.handlers.join.rows import AdmittedCsr, Digest, GrantRow, Pair
+from watchword.handlers.rows import AdmittedCsr, Digest, GrantRow, Pair
 
 
 class UseRow(NamedTuple):

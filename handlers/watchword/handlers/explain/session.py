@@ -18,7 +18,8 @@ from watchword.handlers.explain import decoding
 from watchword.handlers.explain.past import Key, Mark, Moment, Tail
 from watchword.handlers.explain.past_nodes import PastNodes
 from watchword.handlers.explain.ports import Archive
-from watchword.handlers.join.rows import (
+from watchword.handlers.rebuild.fold import Put
+from watchword.handlers.rows import (
     Digest,
     GrantRow,
     NewRequest,
@@ -26,7 +27,6 @@ from watchword.handlers.join.rows import (
     RequestRow,
     TokenState,
 )
-from watchword.handlers.rebuild.fold import Put
 from watchword.schemas.canonical import b64
 
 K = TypeVar("K", bound=Hashable)

@@ -22,7 +22,7 @@ from watchword.handlers.join.candidate import (
 )
 from watchword.handlers.join.dispatching import as_command
 from watchword.handlers.join.records import Answer
-from watchword.handlers.join.rows import (
+from watchword.handlers.rows import (
     COMMANDS,
     DEFERRED,
     INVALID,

@@ -15,7 +15,7 @@ from uuid import UUID
 from watchword.handlers.attestor import Admission, Approval
 from watchword.handlers.errors import Refused
 from watchword.handlers.join.candidate import Candidate, Judgement, Refusal, Rejudge, Waits
-from watchword.handlers.join.rows import NewRequest, RequestKey, RequestRow
+from watchword.handlers.rows import NewRequest, RequestKey, RequestRow
 from watchword.schemas.canonical import canonical
 from watchword.schemas.ids import JOIN
 

@@ -19,8 +19,8 @@ import structlog
 from watchword.handlers.join.candidate import Candidate
 from watchword.handlers.join.observer import Observer
 from watchword.handlers.join.ports import JoinStore, Session
-from watchword.handlers.join.rows import Digest, Mark
 from watchword.handlers.join.sessions import on_session
+from watchword.handlers.rows import Digest, Mark
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from watchword.handlers.crypto.responses import Question
 from watchword.handlers.errors import InvalidInput, Refused
 from watchword.handlers.join.dispatching import Dispatch
 from watchword.handlers.join.records import Incoming
-from watchword.handlers.join.rows import (
+from watchword.handlers.rows import (
     INVALID,
     AdmittedCsr,
     InboxRow,

@@ -8,9 +8,9 @@ from watchword.handlers.command_events import command_event
 from watchword.handlers.join.deciding import Effects
 from watchword.handlers.join.outcomes import Outcomes
 from watchword.handlers.join.ports import Session
-from watchword.handlers.join.rows import CommandRow
 from watchword.handlers.journal import Entry
 from watchword.handlers.node_events import Change, as_changed, node_changed
+from watchword.handlers.rows import CommandRow
 from watchword.schemas.events import CommandEventType
 
 _FIRST = "it has asked for commands"

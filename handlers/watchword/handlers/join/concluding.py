@@ -38,7 +38,7 @@ from watchword.handlers.join.policy import JoinPolicy
 from watchword.handlers.join.proving import Proving
 from watchword.handlers.join.reading import Nodes, Tokens
 from watchword.handlers.join.reclaim import which_node
-from watchword.handlers.join.rows import NodeRow, Pair
+from watchword.handlers.rows import NodeRow, Pair
 from watchword.schemas.ids import JOIN, AttestorId
 
 _log = structlog.get_logger(__name__)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from watchword.handlers.join.candidate import Candidate
 from watchword.handlers.join.refusal_events import claimed_address
-from watchword.handlers.join.rows import Bucket, RefusalRow
+from watchword.handlers.rows import Bucket, RefusalRow
 from watchword.schemas.reasons import Reason
 
 

@@ -35,7 +35,8 @@ from watchword.handlers.join.candidate import (
     Waits,
 )
 from watchword.handlers.join.dispatching import dispatch
-from watchword.handlers.join.rows import (
+from watchword.handlers.kinds import BUILT_IN
+from watchword.handlers.rows import (
     AdmittedCsr,
     GrantRow,
     LockedCommand,
@@ -44,7 +45,6 @@ from watchword.handlers.join.rows import (
     Pair,
     TokenState,
 )
-from watchword.handlers.kinds import BUILT_IN
 from watchword.schemas.ids import JOIN, AttestorId, TenantId
 
 MOST_TRIES = 100

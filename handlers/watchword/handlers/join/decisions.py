@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from watchword.handlers.join.private_part import microseconds
 from watchword.handlers.journal import Entry, entry, new_event_id
 from watchword.schemas.canonical import b64
 from watchword.schemas.events import JoinDecided
-from watchword.schemas.times import rfc3339
+from watchword.schemas.times import microseconds, rfc3339
 from watchword.schemas.topics import NODE_EVENTS
 
 Decision = Literal["approved", "rejected", "expired"]

@@ -9,8 +9,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from watchword.handlers.join.rows import CommandRow, CommandState, LockedCommand, SentCommand
 from watchword.handlers.kinds import permits
+from watchword.handlers.rows import CommandRow, CommandState, LockedCommand, SentCommand
 from watchword.schemas.canonical import b64
 from watchword.schemas.commands import MAX_SENT, MAX_SENT_BYTES, Command, Report
 from watchword.schemas.times import rfc3339

@@ -43,7 +43,9 @@ from watchword.handlers.join.observer import Observer
 from watchword.handlers.join.outcomes import Outcomes
 from watchword.handlers.join.ports import JoinStore, Session
 from watchword.handlers.join.records import Answer, Incoming
-from watchword.handlers.join.rows import (
+from watchword.handlers.join.sessions import on_session, pause
+from watchword.handlers.join.settlement import settle
+from watchword.handlers.rows import (
     COMMANDS,
     INVALID,
     JOINED,
@@ -52,8 +54,6 @@ from watchword.handlers.join.rows import (
     Mark,
     SentCommand,
 )
-from watchword.handlers.join.sessions import on_session, pause
-from watchword.handlers.join.settlement import settle
 
 _log = structlog.get_logger(__name__)
 

@@ -30,8 +30,8 @@ from watchword.handlers.join.candidate import (
 )
 from watchword.handlers.join.holding import Shown, ban_subjects, checked, read_certificates
 from watchword.handlers.join.loading import Loader
-from watchword.handlers.join.rows import INVALID, UNSUPPORTED, Renewable
 from watchword.handlers.join.unsealing import unsealed
+from watchword.handlers.rows import INVALID, UNSUPPORTED, Renewable
 from watchword.schemas.errors import SchemaError
 from watchword.schemas.ids import TenantId
 from watchword.schemas.requests import COMMAND_ATTESTOR

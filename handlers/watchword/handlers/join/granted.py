@@ -18,7 +18,7 @@ from watchword.handlers.join.candidate import Proof
 from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.reading import Nodes
 from watchword.handlers.join.reclaim import Place, bindings_of
-from watchword.handlers.join.rows import GrantRow
+from watchword.handlers.rows import GrantRow
 from watchword.schemas.ids import JOIN, AttestorId
 
 

@@ -20,7 +20,7 @@ from watchword.handlers.crypto.renewals import holds
 from watchword.handlers.errors import InvalidInput, Refused
 from watchword.handlers.join.candidate import Candidate
 from watchword.handlers.join.loading import Loader
-from watchword.handlers.join.rows import Renewable
+from watchword.handlers.rows import Renewable
 from watchword.schemas.ids import AttestorId, Role, TenantId
 
 LIVE = frozenset(("adopting", "active"))

@@ -63,10 +63,10 @@ from watchword.handlers.join.ports import Lane
 from watchword.handlers.join.proving import NoWord, Proving
 from watchword.handlers.join.reading import Anchors, Bindings, Nodes, Requests, Tokens
 from watchword.handlers.join.renewing import Renewals
-from watchword.handlers.join.rows import INVALID, UNSUPPORTED, Look
 from watchword.handlers.join.states import States
 from watchword.handlers.join.tracing import Tracing
 from watchword.handlers.join.unsealing import unsealed
+from watchword.handlers.rows import INVALID, UNSUPPORTED, Look
 from watchword.schemas.ids import JOIN, AttestorId, UnverifiedPayload
 from watchword.schemas.requests import Claims
 

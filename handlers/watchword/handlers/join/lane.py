@@ -30,8 +30,8 @@ from watchword.handlers.join.judging import Judge
 from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.outcomes import Outcomes
 from watchword.handlers.join.ports import JoinStore, Raw, Session
-from watchword.handlers.join.rows import REFUSED, InboxClaim, Look
 from watchword.handlers.join.settlement import settle_claimed
+from watchword.handlers.rows import REFUSED, InboxClaim, Look
 from watchword.schemas.ids import JOIN
 
 # What a statement may begin with. A comment is not among it, for what comes behind one is not looked at.

@@ -16,7 +16,7 @@ from watchword.handlers.anchors import (
 )
 from watchword.handlers.attestor import Token
 from watchword.handlers.join.ports import Reads
-from watchword.handlers.join.rows import (
+from watchword.handlers.rows import (
     CertificateRow,
     GrantRow,
     NodeRow,

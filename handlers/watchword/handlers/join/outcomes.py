@@ -15,15 +15,15 @@ from watchword.handlers.join.counted import Counted, claimed_hardware_key
 from watchword.handlers.join.deciding import Effects
 from watchword.handlers.join.private_part import joined_private, waiting_private
 from watchword.handlers.join.refusal_events import refusal_event
-from watchword.handlers.join.rows import (
+from watchword.handlers.journal import Entry, entry, new_event_id, refusal_key, written_entry
+from watchword.handlers.kinds import BUILT_IN
+from watchword.handlers.rows import (
     Digest,
     NewCertificate,
     NewNode,
     NewSubject,
     Writes,
 )
-from watchword.handlers.journal import Entry, entry, new_event_id, refusal_key, written_entry
-from watchword.handlers.kinds import BUILT_IN
 from watchword.schemas.cloudevents import Attributes
 from watchword.schemas.events import JoinWaiting
 from watchword.schemas.ids import JOIN, ROOT

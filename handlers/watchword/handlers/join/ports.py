@@ -18,7 +18,8 @@ from watchword.handlers.anchors import (
     TpmPolicy,
 )
 from watchword.handlers.attestor import RawTransaction, Token
-from watchword.handlers.join.rows import (
+from watchword.handlers.journal import Entry
+from watchword.handlers.rows import (
     AdmittedCsr,
     Bucket,
     CertificateRow,
@@ -43,7 +44,6 @@ from watchword.handlers.join.rows import (
     TokenState,
     Writes,
 )
-from watchword.handlers.journal import Entry
 
 
 class Reads(Protocol):

@@ -4,15 +4,14 @@ Rows with bytes in base64 and times as microseconds since the epoch.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from functools import lru_cache
+from datetime import datetime
 from typing import Any
 
 import orjson
 
 from watchword.handlers.join.candidate import Admit, Candidate, Renewal
 from watchword.handlers.join.deciding import use_claims
-from watchword.handlers.join.rows import (
+from watchword.handlers.rows import (
     Digest,
     NewCertificate,
     NewNode,
@@ -21,15 +20,7 @@ from watchword.handlers.join.rows import (
     RequestRow,
 )
 from watchword.schemas.canonical import b64
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@lru_cache(maxsize=64)  # all rows of a batch carry the same few times
-def microseconds(at: datetime) -> int:
-    """Return a time as microseconds since the epoch: exact, as PostgreSQL keeps it."""
-    since = at - _EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+from watchword.schemas.times import microseconds
 
 
 def joined_private(

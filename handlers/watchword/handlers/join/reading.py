@@ -30,7 +30,7 @@ from watchword.handlers.join.approvals import snapshot_of
 from watchword.handlers.join.candidate import Candidate, Seen
 from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.ports import Reads
-from watchword.handlers.join.rows import NodeRow
+from watchword.handlers.rows import NodeRow
 from watchword.schemas.ids import AttestorId, NodeId, TenantId
 
 Query = Callable[[Sequence[Any]], Awaitable[Mapping[Any, object]]]

@@ -19,7 +19,7 @@ from watchword.handlers.errors import Refused
 from watchword.handlers.join.candidate import Proof
 from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.reading import HARDWARE_KEY, Nodes
-from watchword.handlers.join.rows import NodeRow, Pair
+from watchword.handlers.rows import NodeRow, Pair
 from watchword.schemas.ids import JOIN, AttestorId
 
 _GONE = frozenset(("retired", "deleted"))

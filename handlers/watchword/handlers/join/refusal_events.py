@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from ipaddress import ip_address
 
-from watchword.handlers.join.rows import RefusalRow
+from watchword.handlers.rows import RefusalRow
 from watchword.schemas.events import JoinRefused
 from watchword.schemas.reasons import Reason
 from watchword.schemas.requests import ADDRESS_HEADER

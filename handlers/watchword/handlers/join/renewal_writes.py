@@ -8,7 +8,6 @@ from watchword.handlers.join.deciding import Effects
 from watchword.handlers.join.outcomes import Outcomes, new_certificate
 from watchword.handlers.join.ports import Session
 from watchword.handlers.join.private_part import renewed_private
-from watchword.handlers.join.rows import NewCertificate, RenewedCertificate
 from watchword.handlers.journal import Entry, entry, new_event_id
 from watchword.handlers.node_events import (
     Change,
@@ -17,6 +16,7 @@ from watchword.handlers.node_events import (
     key_conflict,
     node_changed,
 )
+from watchword.handlers.rows import NewCertificate, RenewedCertificate
 from watchword.schemas.events import NodeRenewed
 from watchword.schemas.times import rfc3339
 from watchword.schemas.topics import NODE_EVENTS

@@ -44,7 +44,8 @@ from watchword.handlers.join.outcomes import Outcomes
 from watchword.handlers.join.ports import Session
 from watchword.handlers.join.reading import read_again
 from watchword.handlers.join.renewal_writes import write_renewals
-from watchword.handlers.join.rows import (
+from watchword.handlers.journal import new_event_id
+from watchword.handlers.rows import (
     COMMANDS,
     DEFERRED,
     JOINED,
@@ -56,7 +57,6 @@ from watchword.handlers.join.rows import (
     RefusalRow,
     RequestKey,
 )
-from watchword.handlers.journal import new_event_id
 
 
 async def settle(

@@ -6,7 +6,7 @@ from watchword.handlers.crypto.csr import Csr
 from watchword.handlers.crypto.join_crypto import JoinCrypto
 from watchword.handlers.errors import Refused, SealBroken, SealKeyUnknown
 from watchword.handlers.join.candidate import Candidate, Judgement, NotJudged, Refusal
-from watchword.handlers.join.rows import INVALID
+from watchword.handlers.rows import INVALID
 from watchword.schemas.canonical import read_length_prefixed
 from watchword.schemas.errors import SchemaError
 from watchword.schemas.ids import JOIN

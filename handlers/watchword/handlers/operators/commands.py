@@ -13,13 +13,13 @@ from uuid import UUID
 
 from watchword.handlers.command_events import command_event
 from watchword.handlers.errors import BadArgument, Conflict, Denied, NotFound
-from watchword.handlers.join.rows import CommandRow
 from watchword.handlers.journal import new_event_id
 from watchword.handlers.kinds import permits
 from watchword.handlers.node_events import ChangedNode
 from watchword.handlers.operators.actor import Actor
 from watchword.handlers.operators.grants import check_limit
 from watchword.handlers.operators.standing import SeenNode, change_of, check_reason, lock_seen
+from watchword.handlers.rows import CommandRow
 from watchword.handlers.store import commands, journal, operators
 from watchword.handlers.store.commands import CommandFilter
 from watchword.handlers.store.connection import Connection, Database

@@ -11,7 +11,6 @@ from uuid import UUID
 
 from watchword.handlers.attestor import Subject
 from watchword.handlers.errors import NotFound
-from watchword.handlers.join.rows import CommandRow
 from watchword.handlers.operators import (
     bans,
     commands,
@@ -33,6 +32,7 @@ from watchword.handlers.operators.refusals import Dimension, Reasons, RefusalFil
 from watchword.handlers.operators.requests import Seen
 from watchword.handlers.operators.standing import SeenNode, Verb, change_nodes
 from watchword.handlers.operators.tokens import TokenOrder
+from watchword.handlers.rows import CommandRow
 from watchword.handlers.store import lookups
 from watchword.handlers.store.approvals import RequestFilter
 from watchword.handlers.store.commands import CommandFilter

@@ -8,8 +8,8 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from watchword.handlers.errors import BadArgument, NotFound
 from watchword.handlers.join.refusal_events import refusal_event
-from watchword.handlers.join.rows import RefusalRow
 from watchword.handlers.reasons import find_reason
+from watchword.handlers.rows import RefusalRow
 from watchword.handlers.store import refusals as store
 from watchword.handlers.store.connection import Database
 from watchword.handlers.store.refusals import Dimension, Named, RefusalFilter, Row

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from uuid import UUID
 
-from watchword.handlers.join.rows import Digest
+from watchword.handlers.rows import Digest
 from watchword.handlers.store.join_reads import ReadingConnection
 from watchword.handlers.store.join_statements import ATTEMPTS
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from watchword.handlers.join.rows import CommandRow, Digest, LockedCommand, SentCommand
+from watchword.handlers.rows import CommandRow, Digest, LockedCommand, SentCommand
 from watchword.handlers.store.commands import change_values, command_row
 from watchword.handlers.store.join_reads import ReadingConnection, columns, tuple_of
 from watchword.handlers.store.join_statements import COMMANDS

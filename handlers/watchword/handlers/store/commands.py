@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from watchword.handlers.join.rows import CommandRow
+from watchword.handlers.rows import CommandRow
 from watchword.handlers.store.connection import Connection
 from watchword.handlers.store.join_statements import COMMANDS
 from watchword.handlers.store.translate import translated

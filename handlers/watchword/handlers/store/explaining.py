@@ -13,7 +13,8 @@ from watchword.handlers.errors import BadArgument
 from watchword.handlers.explain.explanation import Recorded, Verdict
 from watchword.handlers.explain.past import Mark, PastEvent, Tail
 from watchword.handlers.explain.ports import SubjectOf, UseRow
-from watchword.handlers.join.rows import (
+from watchword.handlers.journal import SHARDS, shard_of
+from watchword.handlers.rows import (
     COMMANDS,
     DEFERRED,
     INVALID,
@@ -24,7 +25,6 @@ from watchword.handlers.join.rows import (
     GrantRow,
     Pair,
 )
-from watchword.handlers.journal import SHARDS, shard_of
 from watchword.handlers.store.author_sql import AuthorSql, Scratch
 from watchword.handlers.store.connection import Connection, Database
 from watchword.handlers.store.join_reads import ReadingConnection, columns

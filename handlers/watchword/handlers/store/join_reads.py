@@ -17,7 +17,7 @@ from watchword.handlers.anchors import (
 )
 from watchword.handlers.attestor import Token
 from watchword.handlers.errors import StoreUnavailable
-from watchword.handlers.join.rows import (
+from watchword.handlers.rows import (
     NO_MARK,
     AdmittedCsr,
     CertificateRow,

@@ -8,7 +8,8 @@ from uuid import UUID
 
 from watchword.handlers.errors import StoreUnavailable
 from watchword.handlers.join.ports import Session
-from watchword.handlers.join.rows import (
+from watchword.handlers.journal import Entry
+from watchword.handlers.rows import (
     Bucket,
     Digest,
     InboxClaim,
@@ -22,7 +23,6 @@ from watchword.handlers.join.rows import (
     TokenState,
     Writes,
 )
-from watchword.handlers.journal import Entry
 from watchword.handlers.store import journal
 from watchword.handlers.store.attempts import AttemptWrites
 from watchword.handlers.store.author_sql import AuthorSql

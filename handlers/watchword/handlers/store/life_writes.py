@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from watchword.handlers.join.rows import (
+from watchword.handlers.rows import (
     Digest,
     GrantRow,
     Pair,

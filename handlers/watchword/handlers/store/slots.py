@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from watchword.handlers.join.rows import Bucket
+from watchword.handlers.rows import Bucket
 from watchword.handlers.store.connection import Connection, hang_up
 from watchword.handlers.store.join_reads import columns
 from watchword.handlers.store.join_statements import SLOTS

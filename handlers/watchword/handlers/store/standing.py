@@ -13,8 +13,8 @@ from uuid import UUID
 import orjson
 
 from watchword.handlers.attestor import Subject
-from watchword.handlers.join.rows import Pair, RevokedCertificate
 from watchword.handlers.node_events import ChangedNode
+from watchword.handlers.rows import Pair, RevokedCertificate
 from watchword.handlers.store.connection import Connection
 from watchword.handlers.store.join_statements import RENEWALS
 from watchword.handlers.store.joins import BAN_LOCK

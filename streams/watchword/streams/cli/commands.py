@@ -8,10 +8,10 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from watchword.handlers.errors import BadArgument
-from watchword.handlers.join.rows import CommandRow
 from watchword.handlers.operators.commands import CommandOrder
 from watchword.handlers.operators.nodes import node_id
 from watchword.handlers.operators.standing import SeenNode
+from watchword.handlers.rows import CommandRow
 from watchword.handlers.store.commands import CommandFilter
 from watchword.handlers.store.operators import Row
 from watchword.schemas.commands import MAX_PAYLOAD_BYTES

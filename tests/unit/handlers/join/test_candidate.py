@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.joins import Machine, keys
 from watchword.handlers.join.candidate import Candidate, NotJudged
 from watchword.handlers.join.records import Incoming
-from watchword.handlers.join.rows import INVALID
+from watchword.handlers.rows import INVALID
 from watchword.schemas.canonical import b64, canonical, parse_canonical
 from watchword.schemas.requests import MAX_REQUEST_BYTES
 

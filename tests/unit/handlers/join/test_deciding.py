@@ -38,7 +38,7 @@ from watchword.handlers.join.candidate import (
     Waits,
 )
 from watchword.handlers.join.deciding import World, csr_claim, decide, key_claim
-from watchword.handlers.join.rows import NewRequest, NodeRow, RequestRow, TokenState
+from watchword.handlers.rows import NewRequest, NodeRow, RequestRow, TokenState
 from watchword.schemas.ids import AttestorId, TenantId
 
 

@@ -37,7 +37,7 @@ from watchword.handlers.attestor import Admission, Subject
 from watchword.handlers.join.approvals import ApprovalRules, Waiting, new_request
 from watchword.handlers.join.candidate import Admit, Candidate, Judgement, NotJudged
 from watchword.handlers.join.deciding import csr_claim, decide, key_claim, may_be_admitted
-from watchword.handlers.join.rows import GrantRow, RequestRow
+from watchword.handlers.rows import GrantRow, RequestRow
 from watchword.schemas.ids import TenantId
 
 # Reads

@@ -27,7 +27,7 @@ from tests.support.locked_commands import locked
 from watchword.handlers.errors import Refused
 from watchword.handlers.join.candidate import Fetch, Theft
 from watchword.handlers.join.deciding import decide
-from watchword.handlers.join.rows import CertificateRow, LockedCommand, NodeRow, Renewable
+from watchword.handlers.rows import CertificateRow, LockedCommand, NodeRow, Renewable
 from watchword.schemas.ids import AttestorId, TenantId
 
 

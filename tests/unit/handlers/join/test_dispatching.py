@@ -8,8 +8,8 @@ import pytest
 from tests.support.crypto import NOW
 from tests.support.locked_commands import locked
 from watchword.handlers.join.dispatching import as_command, dispatch, still_allowed
-from watchword.handlers.join.rows import LockedCommand
 from watchword.handlers.kinds import BUILT_IN
+from watchword.handlers.rows import LockedCommand
 from watchword.schemas.commands import MAX_PAYLOAD_BYTES, MAX_SENT, MAX_SENT_BYTES, Report
 
 

@@ -11,7 +11,7 @@ from watchword.handlers.errors import StoreUnavailable
 from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.ports import Reads
 from watchword.handlers.join.reading import Bindings, Nodes, Tokens
-from watchword.handlers.join.rows import Pair
+from watchword.handlers.rows import Pair
 from watchword.schemas.ids import NodeId
 
 OWNER = NodeId(UUID(int=1))

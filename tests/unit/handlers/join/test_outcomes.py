@@ -15,10 +15,9 @@ from watchword.handlers.errors import Refused
 from watchword.handlers.join import outcomes as outcomes_module
 from watchword.handlers.join.candidate import Candidate, NotJudged, Refusal
 from watchword.handlers.join.outcomes import Outcomes
-from watchword.handlers.join.private_part import microseconds
 from watchword.handlers.join.records import Incoming
 from watchword.handlers.join.refusal_events import claimed_address, refusal_event
-from watchword.handlers.join.rows import RefusalRow
+from watchword.handlers.rows import RefusalRow
 from watchword.schemas.cef import to_cef
 from watchword.schemas.ecs import to_ecs
 from watchword.schemas.events import JoinRefused
@@ -26,6 +25,7 @@ from watchword.schemas.ids import AttestorId, TenantId
 from watchword.schemas.ocsf import to_ocsf
 from watchword.schemas.reasons import CORE, MAX_TEXT, STANDARD_BY_NAME, Reason
 from watchword.schemas.requests import ADDRESS_HEADER, Claims
+from watchword.schemas.times import microseconds
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 EVENT = UUID("0190163d-8694-739b-aea5-966c26f8ad91")

@@ -15,7 +15,7 @@ from watchword.handlers.join.loading import Loader
 from watchword.handlers.join.ports import Reads
 from watchword.handlers.join.reading import HARDWARE_KEY, Nodes
 from watchword.handlers.join.reclaim import reclaims, which_node
-from watchword.handlers.join.rows import CertificateRow, NodeRow, Pair
+from watchword.handlers.rows import CertificateRow, NodeRow, Pair
 from watchword.schemas.ids import AttestorId, NodeId, TenantId, TokenId
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -35,7 +35,7 @@ from watchword.handlers.join.candidate import (
     Refusal,
     Theft,
 )
-from watchword.handlers.join.rows import InboxClaim, InboxRow, RequestRow
+from watchword.handlers.rows import InboxClaim, InboxRow, RequestRow
 from watchword.schemas.ids import TenantId
 
 # Step 1: claims of request bytes

@@ -32,7 +32,7 @@ from tests.support.settling import (
 from watchword.handlers.attestor import Staged
 from watchword.handlers.join.candidate import Again, Candidate, NotJudged, Refusal, Theft
 from watchword.handlers.join.deciding import csr_claim, key_claim
-from watchword.handlers.join.rows import GrantRow
+from watchword.handlers.rows import GrantRow
 from watchword.schemas.ids import TokenId
 
 # Steps 2 and 3: locks

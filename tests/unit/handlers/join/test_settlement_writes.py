@@ -38,13 +38,13 @@ from watchword.handlers.crypto.responses import Question
 from watchword.handlers.join.approvals import key_of
 from watchword.handlers.join.candidate import Again, Candidate, Refusal, Renewal, Theft
 from watchword.handlers.join.deciding import csr_claim, key_claim
-from watchword.handlers.join.rows import (
+from watchword.handlers.kinds import BUILT_IN
+from watchword.handlers.rows import (
     GrantRow,
     InboxClaim,
     LockedCommand,
     RequestRow,
 )
-from watchword.handlers.kinds import BUILT_IN
 from watchword.schemas.canonical import b64
 from watchword.schemas.ids import TenantId
 

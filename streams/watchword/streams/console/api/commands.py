@@ -10,10 +10,10 @@ from uuid import UUID
 from pydantic import Field
 
 from watchword.handlers.errors import BadArgument
-from watchword.handlers.join.rows import CommandState
 from watchword.handlers.operators.commands import LONGEST, CommandOrder
 from watchword.handlers.operators.nodes import node_id
 from watchword.handlers.operators.standing import SeenNode
+from watchword.handlers.rows import CommandState
 from watchword.handlers.store.commands import CommandFilter
 from watchword.handlers.store.operators import Row
 from watchword.schemas.commands import MAX_PAYLOAD_BYTES
