@@ -43,7 +43,9 @@ async def check_admissions(
     certificates = await tables.rows(
         "SELECT c.csr_sha256, c.node_id::text AS node_id, c.der, c.serial, c.is_current, c.spki_sha256, "
         "c.tbs_sha256, n.tenant, n.generation, n.state, "
-        "EXISTS (SELECT FROM node_certs was WHERE was.renewed_by = c.csr_sha256) AS is_renewal FROM node_certs c JOIN nodes n ON n.id = c.node_id"
+        # Joined: as a subquery of each row it is a look at all of them, once they are too many for a table in memory.
+        "was.renewed_by IS NOT NULL AS is_renewal FROM node_certs c JOIN nodes n ON n.id = c.node_id "
+        "LEFT JOIN (SELECT DISTINCT renewed_by FROM node_certs) was ON was.renewed_by = c.csr_sha256"
     )
     by_csr = {bytes(row["csr_sha256"]): row for row in certificates}
     _compare_answers(ledger, outcomes, by_csr, findings)
