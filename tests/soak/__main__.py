@@ -45,13 +45,9 @@ _BYTES_A_RECORD = 8_000
 """What the judge has in memory of one: it compares whole topics and tables."""
 _SERVER = {"max_wal_size": "1GB", "min_wal_size": "80MB", "shared_buffers": "256MB"}
 """As a server of this size has them: with the little log of the fault suite it would do nothing but write checkpoints."""
-_SMALL = Layout(
-    kafka_nodes=1,
-    standby=False,
-    small_disk=False,
-    answer_cache_bytes=_ANSWER_CACHE_BYTES,
-    sizes=Sizes(workers=2, keepers=1, gateways=1),
-    server_settings=_SERVER,
+_WHOLE = Layout(small_disk=False, answer_cache_bytes=_ANSWER_CACHE_BYTES, server_settings=_SERVER)
+_SMALL = replace(
+    _WHOLE, kafka_nodes=1, standby=False, sizes=Sizes(workers=2, keepers=1, gateways=1)
 )
 _SMALL_THROUGH_GATEWAYS = 0.05
 
@@ -78,10 +74,7 @@ def main(arguments: list[str]) -> int:
     if needed > _available():
         print(f"the judge would need {needed >> 20} MiB: give a smaller RATE= or SECONDS=")
         return 2
-    load = LoadOptions(rate=rate / _RECORDS_OF_AN_ARRIVAL)
-    layout = Layout(
-        small_disk=False, answer_cache_bytes=_ANSWER_CACHE_BYTES, server_settings=_SERVER
-    )
+    layout, load = _WHOLE, LoadOptions(rate=rate / _RECORDS_OF_AN_ARRIVAL)
     if options.small:
         layout, load = _SMALL, replace(load, through_gateways=_SMALL_THROUGH_GATEWAYS)
     return asyncio.run(_soak(options.seconds, rate, options.seed, layout, load))

@@ -24,8 +24,8 @@ def check_letters(
         for record in requests
         if (place := (record.partition, record.offset)) in told_of
     }
-    poisons = {sha256(poison.value).digest() for poison in ledger.poisons}
-    places |= {(p.partition, p.offset): (sha256(p.value).digest(), p.key) for p in ledger.poisons}
+    poisons = {(p.partition, p.offset): (sha256(p.value).digest(), p.key) for p in ledger.poisons}
+    places |= poisons
     seen: dict[bytes, int] = defaultdict(int)
     for letter in letters:
         headers = {name: value or b"" for name, value in letter.headers}
@@ -40,11 +40,10 @@ def check_letters(
             findings.wrong("dead letter with other bytes than its record", letter.place)
     for digest in due.keys() - seen.keys():
         findings.lost("undecodable bytes without a dead letter", digest.hex())
-    for poison in ledger.poisons:
-        if sha256(poison.value).digest() not in seen:
-            where = f"{poison.partition}/{poison.offset}"
-            findings.lost("poison record without a dead letter", where)
-    known = due.keys() | poisons
+    for (partition, offset), (digest, _) in poisons.items():
+        if digest not in seen:
+            findings.lost("poison record without a dead letter", f"{partition}/{offset}")
+    known = due.keys() | {digest for digest, _ in poisons.values()}
     for digest in seen.keys() - known:
         findings.wrong("dead letter of bytes that can be read", digest.hex())
     return len(seen)

@@ -67,12 +67,10 @@ class Taken:
         return f"{REQUESTS}/{self.partition}/{self.offset}"
 
 
-async def read_topic(
-    bootstrap_servers: str, topic: str, *, skip: Iterable[tuple[int, int]] = ()
-) -> list[Record]:
+async def read_topic(bootstrap_servers: str, topic: str) -> list[Record]:
     """Return every record of a topic at once; see `pieces_of`."""
     found: list[Record] = []
-    async with aclosing(pieces_of(bootstrap_servers, topic, skip=skip)) as pieces:
+    async with aclosing(pieces_of(bootstrap_servers, topic)) as pieces:
         async for piece in pieces:
             found += piece
     return found
