@@ -162,6 +162,12 @@ PROCESSES: tuple[Guard, ...] = (
         "transaction_ids_are_not_compared",
         "tests/integration/backup/test_backup.py::test_a_dump_in_another_cluster_is_noticed_before_anything_is_published",
     ),
+    Guard(
+        "schema of a release",
+        "1",
+        "every_schema_is_fit",
+        "tests/integration/store/test_migrations.py::test_worker_does_not_start_where_its_successor_has_taken_away_what_it_uses",
+    ),
     Guard("producer replacement", "5", "a_wedged_producer_is_kept", "tests.faults"),
     Guard("epoch fence", "1", "cursors_move_without_a_fence", "tests.faults"),
     Guard("savepoint", "3", "refusals_keep_what_was_written", "tests.faults"),

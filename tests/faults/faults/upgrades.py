@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 
 from tests.faults.faults.fault import Fault, NotHit, Scale, until
 from tests.faults.processes.child import Child
@@ -37,11 +38,15 @@ async def beside(deployment: Deployment, scale: Scale) -> int:
         await until(has_answered, f"{worker.name} of the last release answers", within_s=_AT_WORK_S)
         await asyncio.sleep(scale.seconds(20.0, least=5.0))
         _check(chosen, deployment.last_release)
-    except BaseException:
-        # Whoever is of the last release by now must not stay it for the rest of the run.
+    except BaseException as error:
+        # Whoever is of the last release by now must not stay it for the rest of the run; and who is only just
+        # starting, with no handler of signals yet, is not to be asked to drain by whatever comes next.
         for child in chosen:
             child.source = None
             child.send(signal.SIGTERM)
+        if not isinstance(error, asyncio.CancelledError):
+            with suppress(TimeoutError):
+                await deployment.fleet.await_ready(chosen)
         raise
     for child in chosen:
         child.source = None

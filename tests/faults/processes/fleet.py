@@ -122,11 +122,18 @@ class Fleet:
 
     def is_ready(self, child: Child) -> bool:
         """Tell whether a process says that it is ready."""
+        return self._lacks(child) == ""
+
+    @staticmethod
+    def _lacks(child: Child) -> str:
+        """Return why a process says that it is not ready; nothing if it is."""
         try:
             with urlopen(f"http://{LOOPBACK}:{child.health_port}/readyz", timeout=2) as response:
-                return bool(response.status == HTTPStatus.OK)
-        except (HTTPError, URLError, OSError, ValueError):
-            return False
+                return "" if response.status == HTTPStatus.OK else str(response.status)
+        except HTTPError as error:
+            return error.read().decode(errors="replace").strip()
+        except (URLError, OSError, ValueError) as error:
+            return type(error).__name__
 
     async def await_ready(
         self, children: Iterable[Child] | None = None, *, within_s: float = _READY_S
@@ -134,7 +141,7 @@ class Fleet:
         """Return when these processes, or all, are ready.
 
         Raises:
-            TimeoutError: some are not.
+            TimeoutError: some are not; it says why.
         """
         waiting = list(self.children.values() if children is None else children)
         deadline = time.monotonic() + within_s
@@ -143,8 +150,8 @@ class Fleet:
                 if child.is_running and await asyncio.to_thread(self.is_ready, child):
                     waiting.remove(child)
             if waiting and time.monotonic() >= deadline:
-                names = ", ".join(child.name for child in waiting)
-                message = f"not ready within {within_s:.0f} s: {names}"
+                why = ", ".join(f"{child.name} ({self._lacks(child)})" for child in waiting)
+                message = f"not ready within {within_s:.0f} s: {why}"
                 raise TimeoutError(message)
             await asyncio.sleep(_LOOK_S)
 

@@ -1,11 +1,12 @@
 """Bring a database to the schema of this release: plain SQL, forward only, in two halves.
 
 Files are `NNNN_pre_subject.sql` and `NNNN_post_subject.sql`. `pre` runs before the new release
-starts (the last release goes on working on it), `post` when the last release is gone.
+starts (the last release goes on working on it, and starts on it), `post` when the last release is gone.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib import resources
 from typing import Literal
@@ -43,7 +44,10 @@ class Migration:
     name: str
     sha256: str
     sql: str
+    """Empty for one of a newer release."""
     applied: str | None = None
+    is_newer: bool = False
+    """The database has it, and this release does not: its successor's upgrade has begun."""
 
 
 def migrations() -> list[Migration]:
@@ -61,10 +65,10 @@ def migrations() -> list[Migration]:
 
 
 async def status(dsn: str) -> list[Migration]:
-    """Return every migration of this release, with the time it was applied.
+    """Return every migration of this release with the time it was applied, then what a newer one has applied.
 
     Raises:
-        ConfigRefused: an applied file has another content now, or the database is newer.
+        ConfigRefused: an applied file has another content now, or the `post` half of a newer release was applied.
         StoreUnavailable: PostgreSQL is away.
     """
     async with translated():
@@ -83,7 +87,7 @@ async def migrate(dsn: str, *, half: Half | None = None) -> list[Migration]:
     for each other. A statement that waits for a lock gives up after 4 s, so that traffic goes on.
 
     Raises:
-        ConfigRefused: an applied file has another content now, or the database is newer.
+        ConfigRefused: an applied file has another content now, or the `post` half of a newer release was applied.
         StoreUnavailable: PostgreSQL is away.
     """
     async with translated():
@@ -122,27 +126,42 @@ async def _apply(connection: "asyncpg.Connection[asyncpg.Record]", migration: Mi
 
 async def _compared(connection: "asyncpg.Connection[asyncpg.Record]") -> list[Migration]:
     rows = await connection.fetch(
-        "SELECT number, sha256, applied_at::text AS applied FROM watchword.migrations ORDER BY number"
+        "SELECT number, half, name, sha256, applied_at::text AS applied FROM watchword.migrations ORDER BY number"
     )
-    applied = {row["number"]: row for row in rows}
-    ours = migrations()
-    problems = [
-        f"migration {m.number} was applied with another content"
-        for m in ours
-        if m.number in applied and applied[m.number]["sha256"] != m.sha256
-    ]
-    if unknown := sorted(set(applied) - {m.number for m in ours}):
-        problems.append(f"the database has migrations that this release does not know: {unknown}")
-    if problems:
+    ours = {m.number: m for m in migrations()}
+    applied = {
+        row["number"]: Migration(
+            row["number"],
+            row["half"],
+            row["name"],
+            row["sha256"],
+            "",
+            row["applied"],
+            is_newer=row["number"] not in ours,
+        )
+        for row in rows
+    }
+    if problems := _problems(ours, applied):
         raise ConfigRefused(problems)
     return [
-        Migration(
-            m.number,
-            m.half,
-            m.name,
-            m.sha256,
-            m.sql,
-            applied[m.number]["applied"] if m.number in applied else None,
-        )
-        for m in ours
+        replace(m, applied=applied[m.number].applied if m.number in applied else None)
+        for m in ours.values()
+    ] + [m for m in applied.values() if m.is_newer]
+
+
+def _problems(ours: Mapping[int, Migration], applied: Mapping[int, Migration]) -> list[str]:
+    """Return why this release cannot work on what was applied.
+
+    With its first half a newer release leaves us all that we use, also when we start again in the middle of its
+    upgrade; its second half takes away what only we have used.
+    """
+    problems = [
+        f"migration {number} was applied with another content"
+        for number, m in ours.items()
+        if number in applied and applied[number].sha256 != m.sha256
     ]
+    newer = [m for m in applied.values() if m.is_newer]
+    if any(m.half != "pre" for m in newer):
+        numbers = [m.number for m in newer]
+        problems.append(f"the database has migrations that this release does not know: {numbers}")
+    return problems

@@ -65,7 +65,7 @@ async def migrate(
 
 @app.command
 async def status(*, options: Shown = SHOWN) -> int:
-    """List the migrations of this release; exit 1 if the database lacks some."""
+    """List the migrations of this release, and what a newer one has applied; exit 1 if the database lacks some."""
     settings = options.settings()
     url = database_url(settings)
     found = [_row(migration) for migration in await migrations.status(url)]

@@ -44,7 +44,11 @@ async def _schema(url: str) -> Finding:
         return fail(
             "schema", f"migrations {', '.join(lacking)} are missing: `watchword db migrate`"
         )
-    return ok("schema", f"{len(found)} migrations, as this release has them")
+    newer = sum(migration.is_newer for migration in found)
+    text = f"{len(found) - newer} migrations, as this release has them"
+    if newer:
+        text += f", and {newer} of a newer release, whose upgrade has begun"
+    return ok("schema", text)
 
 
 def _clock(ours: datetime, theirs: datetime) -> Finding:

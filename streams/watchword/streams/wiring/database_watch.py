@@ -45,7 +45,7 @@ class DatabaseWatch:
 
         Raises:
             StoreUnavailable: PostgreSQL is away; what was known stays.
-            ConfigRefused: the schema is of another release.
+            ConfigRefused: the schema is one that this release cannot work on.
         """
         if self._problem is not None:
             lacking = [m.number for m in await status(self._url) if m.applied is None]
