@@ -18,6 +18,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
+from tests.support.command_line import completed
 from watchword.schemas.topics import TRUST_BUNDLE
 from watchword.streams.dev.free_ports import free_ports
 
@@ -128,10 +129,9 @@ class Site:
 
     def run(self, *arguments: str) -> str:
         """Return what one command prints; it has to succeed."""
-        with self.started(*arguments) as process:
-            stdout, stderr = process.communicate(timeout=100)
-        assert process.returncode == 0, stderr
-        return stdout
+        done = completed(*arguments, environment=self.environment())
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def asked(self, *arguments: str) -> Any:  # noqa: ANN401 - JSON
         """Return the JSON that one command prints."""

@@ -3,13 +3,12 @@
 import ast
 import inspect
 import re
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any, get_args
 
 from watchword.handlers import attestor, prover
+from watchword.handlers.field_docs import class_body, tree, with_strings
 
 _HEAD = """\
 # The attestors' seam
@@ -40,10 +39,10 @@ def _member(module: ModuleType, name: str) -> list[str]:
     member: Any = getattr(module, name)
     if inspect.isclass(member):
         lines = [f"### `{name}`", "", _text(member), ""]
-        written = _body(member)
+        written = class_body(member)
         fields = [
             f"* `{one.target.id}: {ast.unparse(one.annotation)}`{_colon(said)}"
-            for one, said in _with_strings(written)
+            for one, said in with_strings(written)
             if isinstance(one, ast.AnnAssign)
             and isinstance(one.target, ast.Name)
             and not one.target.id.startswith("_")
@@ -54,14 +53,14 @@ def _member(module: ModuleType, name: str) -> list[str]:
                 lines += [f"#### `{_signature(one)}`", "", _markdown(ast.get_docstring(one)), ""]
         return lines
     if inspect.isfunction(member):
-        (function,) = _tree(member).body
+        (function,) = tree(member).body
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             message = f"{name} is written in a way that this page does not know"
             raise TypeError(message)
         return [f"### `{_signature(function)}`", "", _text(member), ""]
     constants = {
         target.id: said
-        for one, said in _with_strings(_tree(module).body)
+        for one, said in with_strings(tree(module).body)
         if isinstance(one, ast.AnnAssign | ast.Assign)
         for target in ([one.target] if isinstance(one, ast.AnnAssign) else one.targets)
         if isinstance(target, ast.Name)
@@ -76,29 +75,6 @@ def _made(member: Any) -> str:  # noqa: ANN401 - a type that is no class
         return f"A `{base.__name__}`, told apart from others by type checkers alone."
     parts = [part.__name__ if inspect.isclass(part) else repr(part) for part in get_args(member)]
     return f"`{' | '.join(parts)}`" if parts else ""
-
-
-def _tree(owner: Any) -> ast.Module:  # noqa: ANN401 - a module, class or function
-    return ast.parse(textwrap.dedent(inspect.getsource(owner)))
-
-
-def _body(owner: type) -> list[ast.stmt]:
-    """Return what stands in a class as it is written; nothing for one that a call has made."""
-    try:
-        first = _tree(owner).body[0]
-    except (OSError, TypeError):
-        return []
-    return first.body if isinstance(first, ast.ClassDef) else []
-
-
-def _with_strings(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt, str]]:
-    """Yield statements with the string beneath each: the documentation of fields and constants."""
-    for one, after in zip_longest(body, body[1:]):
-        match after:
-            case ast.Expr(value=ast.Constant(value=str(text))):
-                yield one, inspect.cleandoc(text).replace("\n", " ")
-            case _:
-                yield one, ""
 
 
 def _is_shown(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

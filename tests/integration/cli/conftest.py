@@ -1,12 +1,11 @@
 """The command line on a database of its own."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.command_line import completed
 from tests.support.commands import Command, Done
 from watchword.streams.settings.sources import SHORT_FORMS
 
@@ -29,15 +28,7 @@ def environment(database: str, tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def watchword(environment: dict[str, str]) -> Command:
     def run(*arguments: str, code: int = 0) -> Done:
-        done = subprocess.run(
-            [sys.executable, "-m", "watchword.streams.cli", *arguments],
-            capture_output=True,
-            text=True,
-            env=environment,
-            timeout=100,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+        done = completed(*arguments, environment=environment)
         assert done.returncode == code, done.stderr
         return done
 

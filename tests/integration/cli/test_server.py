@@ -2,13 +2,12 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands import Command, result
+from tests.support.command_line import completed
+from tests.support.commands import Command, Done, result
 from tests.support.console_process import Running, running_console
 from tests.support.operators import ADA
 from watchword.handlers.operators.access import OperatorRole
@@ -33,20 +32,10 @@ class Away:
         self._environment = {n: value for n, value in environment.items() if n != "DATABASE_URL"}
         self._url = url
 
-    async def __call__(
-        self, file: Path, *arguments: str, code: int = 0
-    ) -> subprocess.CompletedProcess[str]:
+    async def __call__(self, file: Path, *arguments: str, code: int = 0) -> Done:
         """Run one with the token of a file; it has to exit with `code`."""
-        command = [sys.executable, "-m", "watchword.streams.cli", *arguments]
-        done = await asyncio.to_thread(
-            subprocess.run,
-            [*command, "--server", self._url, "--api-token-file", str(file)],
-            capture_output=True,
-            text=True,
-            env=self._environment,
-            timeout=100,
-            check=False,
-        )
+        there = ("--server", self._url, "--api-token-file", str(file))
+        done = await asyncio.to_thread(completed, *arguments, *there, environment=self._environment)
         assert done.returncode == code, done.stderr
         return done
 

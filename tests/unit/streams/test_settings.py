@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from watchword.handlers.errors import ConfigRefused
+from watchword.handlers.field_docs import field_docs
 from watchword.streams.settings import Settings, load, shown
 
 HOME = {"HOME": "/nonexistent"}
@@ -178,5 +179,6 @@ def test_every_setting_is_explained() -> None:
     """The reference is made from these texts."""
     for name in Settings.model_fields:
         section = type(getattr(load(environment=HOME).settings, name))
-        for field_name, field in section.model_fields.items():
-            assert field.description, f"{name}.{field_name}"
+        docs = field_docs(section)
+        for field_name in section.model_fields:
+            assert docs[field_name], f"{name}.{field_name}"

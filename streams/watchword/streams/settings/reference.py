@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from watchword.handlers.field_docs import field_docs
 from watchword.streams.settings.cloud import (
     AwsSettings,
     AzureSettings,
@@ -70,10 +71,11 @@ def _tables() -> Iterator[str]:
         inherited: set[str] = set()
         for base in table.__mro__[1:]:
             inherited |= set(getattr(base, "model_fields", {}))
+        docs = field_docs(table)
         for field_name, field in table.model_fields.items():
             if field_name in inherited or isinstance(field.default, BaseModel):
                 continue  # of another table
-            yield f"### `{name}.{field_name}`\n\n{_text(field.description or '')}\n"
+            yield f"### `{name}.{field_name}`\n\n{_text(docs[field_name])}\n"
             yield f"Default: {_default(field)}{_bounds(field)}.\n"
 
 
@@ -83,6 +85,7 @@ def _sections() -> Iterator[str]:
     for name in Settings.model_fields:
         section: type[BaseModel] = getattr(defaults, name).__class__
         yield f"## `[{name}]`\n\n{_text(section.__doc__ or '')}\n"
+        docs = field_docs(section)
         for field_name, field in section.model_fields.items():
             if f"[{name}.{written(field_name, field)}]" in _TABLES:
                 continue  # a table of its own, below
@@ -90,7 +93,7 @@ def _sections() -> Iterator[str]:
             names = [f"`{PREFIX}{name.upper()}__{field_name.upper()}`"]
             names += [f"`{short[path]}`"] if path in short else []
             names += [f"credential `{'.'.join(path)}`"] if path in SECRETS else []
-            yield f"### `{name}.{field_name}`\n\n{_text(field.description or '')}\n"
+            yield f"### `{name}.{field_name}`\n\n{_text(docs[field_name])}\n"
             yield f"Default: {_default(field)}{_bounds(field)}. Variable: {', '.join(names)}.\n"
 
 
